@@ -1,0 +1,112 @@
+"""`coevolve evaluate`: how well a policy does, with intervals; of rollouts that exist, or of a policy that is run now."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coevolve import evaluation, jsonl
+from coevolve.errors import UsageError
+from coevolve.evaluation import Result
+from coevolve.records import Task
+from coevolve_cli import streams
+
+if TYPE_CHECKING:
+    from coevolve.agents.drivers import Policy
+
+EXAMPLES = """
+  coevolve evaluate rollouts.jsonl
+  coevolve evaluate --policy runs/a/policy --env desk --split test --samples 4 --rollouts after.jsonl > after.eval.jsonl
+  coevolve evaluate after.jsonl --against before.jsonl --mean kinds
+  coevolve evaluate after.jsonl --against before.jsonl --weak-by dev-before.jsonl --weak-below .5
+"""
+
+
+# fmt: off
+def command(
+    files: streams.Files = None,
+    output: streams.Output = "-",
+    policy: Annotated[str | None, typer.Option("--policy", "--model", metavar="NAME", help="Run this policy on the tasks (as in `rollout`); without it the input is rollouts.", show_default=False)] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server; its key only from OPENAI_API_KEY.", show_default=False)] = None,
+    env: streams.Env = None,
+    split: Annotated[str | None, typer.Option("--split", help="The environment's own tasks of this split instead of input (with --env).", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The first N tasks only.", show_default=False)] = None,
+    samples: Annotated[int, typer.Option("--samples", "-k", min=1, help="Rollouts per task.")] = 1,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of a model; 0 decodes greedily.")] = 1.0,
+    max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Actions per episode; default: the environment's.", show_default=False)] = None,
+    rollouts: Annotated[str | None, typer.Option("--rollouts", metavar="FILE", help="Keep the rollouts here.", show_default=False)] = None,
+    by: Annotated[str, typer.Option("--by", metavar="GROUPING,…", help="kind, difficulty, split, tag; `none` for the overall figure only.")] = "kind,difficulty,split,tag",
+    mean: Annotated[str, typer.Option("--mean", metavar="tasks|kinds", help="Every task counts alike, or every kind of task.")] = "tasks",
+    against: Annotated[str | None, typer.Option("--against", metavar="ROLLOUTS", help="Paired difference to these rollouts, task by task.", show_default=False)] = None,
+    weak_by: Annotated[str | None, typer.Option("--weak-by", metavar="ROLLOUTS", help="A base policy's rollouts of other tasks: which kinds it was weak at.", show_default=False)] = None,
+    weak_below: Annotated[float, typer.Option("--weak-below", min=0, max=1, help="With --weak-by: weak is a success below this.")] = 0.5,
+    seed: streams.Seed = 0,
+    workers: streams.Workers = 1,
+    on_error: streams.OnError = "fail",
+    max_errors: streams.MaxErrors = None,
+    rejects: streams.Rejects = None,
+    quiet: streams.Quiet = False,
+    exit_status: streams.ExitStatus = False,
+    config: streams.Config = None,
+) -> None:
+    # fmt: on
+    """Measure success: overall and by group, 95 % intervals over tasks, pass@k, paired differences. A table goes to stderr."""
+    groupings = evaluation.groupings(by)
+    if mean not in ("tasks", "kinds"):
+        raise UsageError(f"--mean takes tasks or kinds, not {mean!r}")
+    if split and not (env and policy):
+        raise UsageError("--split needs --env and --policy: whose tasks, played by whom?")
+    if rollouts and not policy:
+        raise UsageError("--rollouts needs --policy: the input is rollouts already")
+    other = _read(against) if against else None
+    base = _read(weak_by) if weak_by else None
+    faults = streams.Faults(on_error, max_errors, rejects)
+    with streams.stage("evaluate", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s:
+        if policy:
+            from coevolve.agents.rollout import make_policy
+
+            tasks = None if split else (line.record for line in s.read(Task))
+            player = make_policy(policy, base_url=base_url, temperature=temperature)
+            played = _play(tasks, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
+            tried = evaluation.collect(played)
+        else:
+            tried = evaluation.collect(line.record for line in s.read(Result))
+        records = list(evaluation.report(tried, by=groupings, over=mean, other=other, base=base, below=weak_below))
+        for record in records:
+            s.write(record)
+        if records and not quiet:
+            print("\n".join(evaluation.table(records)), file=sys.stderr)
+
+
+def _read(path: str) -> list[Result]:
+    return [line.record for line in jsonl.read([path], Result)]
+
+
+def _play(
+    tasks: Iterable[Task] | None,
+    player: Policy,
+    env: str | None,
+    split: str | None,
+    limit: int | None,
+    samples: int,
+    max_steps: int | None,
+    seed: int,
+    workers: int,
+    keep: str | None,
+) -> Iterator[Result]:
+    """Plays tasks environment by environment; the rollouts are kept, whole or not at all, where `keep` says."""
+    from coevolve.agents.rollout import rollouts
+    from coevolve.environments.pools import Pools
+
+    with Pools(workers) as pools, jsonl.atomic(keep or os.devnull) as kept:
+        wanted = itertools.islice(tasks if tasks is not None else pools(env).tasks(split), limit)
+        for name, group in itertools.groupby(wanted, key=lambda task: task.env):
+            pool = pools(env or name)
+            for rollout in rollouts(group, player, pool, samples=samples, seed=seed, max_steps=max_steps):
+                kept.write(jsonl.encode(rollout))
+                yield evaluation.result(rollout)

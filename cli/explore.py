@@ -1,0 +1,113 @@
+"""`coevolve explore`: signals in, explorations out; without a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coevolve import jsonl
+from coevolve.environments.client import Pool
+from coevolve.errors import UsageError
+from coevolve.exploration.explore import Tally, check, explore
+from coevolve.exploration.plans import MODES, Settings
+from coevolve.records import Signal, Task, content_id
+from coevolve.runs import Journal
+from coevolve_cli.streams import (
+    Config,
+    DryRun,
+    Env,
+    ExitStatus,
+    Faults,
+    Files,
+    MaxErrors,
+    OnError,
+    Output,
+    Quiet,
+    Rejects,
+    RunDir,
+    Seed,
+    Workers,
+    dry_run,
+    progress,
+    stage,
+)
+
+EXAMPLES = """
+  coevolve extract-signals rollouts.jsonl | coevolve explore --tasks tasks.jsonl > explorations.jsonl
+  coevolve explore --env desk --mode coverage --episodes 48 --tasks tasks.jsonl -o explorations.jsonl
+  coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
+"""
+
+D = Settings()
+Mode = Annotated[str, typer.Option("--mode", metavar="|".join(MODES), help="guided reads signals, the others nothing.")]
+Episodes = Annotated[int, typer.Option("--episodes", min=1, help="Episodes in all, contexts' rounds included.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Episodes per context, each from another start state.")]
+Steps = Annotated[int, typer.Option("--steps", min=1, help="Actions per episode.")]
+Tasks = Annotated[
+    str | None, typer.Option("--tasks", metavar="FILE", help="The tasks so far: coverage aims elsewhere.")
+]
+MaxContexts = Annotated[int, typer.Option("--max-contexts", min=0, help="At most this many signalled tasks.")]
+Iteration = Annotated[int, typer.Option("--iteration", min=0, help="Iteration of the loop; part of the seed.")]
+
+
+def command(
+    ctx: typer.Context,
+    files: Files = None,
+    mode: Mode = D.mode,
+    env: Env = None,
+    episodes: Episodes = D.episodes,
+    rounds: Rounds = D.rounds,
+    steps: Steps = D.steps,
+    tasks: Tasks = None,
+    max_contexts: MaxContexts = D.max_contexts,
+    iteration: Iteration = D.iteration,
+    seed: Seed = D.seed,
+    workers: Workers = 1,
+    output: Output = "-",
+    run: RunDir = None,
+    on_error: OnError = "fail",
+    max_errors: MaxErrors = None,
+    rejects: Rejects = None,
+    quiet: Quiet = False,
+    exit_status: ExitStatus = False,
+    config: Config = None,
+    dry: DryRun = False,
+) -> None:
+    """Explore an environment: around signals (guided), or unguided (random, curious, coverage)."""
+    settings = Settings(mode, episodes, rounds, steps, max_contexts, seed, iteration)
+    check(settings)
+    guided, faults = mode == "guided", Faults(on_error, max_errors, rejects)
+    if files and not guided:
+        raise UsageError(f"--mode {mode} has no input; signals are read by --mode guided")
+    if dry:
+        return dry_run(ctx, episodes=episodes, actions=episodes * steps)
+    with stage("explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided) as s:
+        signals = [line.record for line in s.read(Signal)] if guided else []
+        known = [line.record for line in jsonl.read([tasks] if tasks else [], Task)]
+        if guided and not signals:
+            jsonl.warn("explore: no signals; every episode goes to coverage")
+        with Pool(_env(env, signals), workers=workers) as pool:
+            inputs = content_id([signal.id for signal in signals], [task.id for task in known])
+            about = {"env": pool.name, "version": pool.description.version, "settings": settings, "inputs": inputs}
+            journal, tally = Journal(_journal_path(output, run, iteration), about), Tally()
+            with progress("explore", episodes, quiet=quiet) as advance:
+                for exploration in explore(signals, pool, settings, tasks=known, journal=journal, tally=tally):
+                    s.write(exploration)
+                    advance(1)
+        for note in tally.notes(journal.reused):
+            s.note(note)
+    journal.close(finished=True)
+
+
+def _env(env: str | None, signals: list[Signal]) -> str:
+    if env or signals:
+        return env or signals[0].env
+    raise UsageError("no signal names an environment: give --env")
+
+
+def _journal_path(output: str, run: str | None, iteration: int) -> str | Path | None:
+    if output != "-":
+        return f"{output}.journal"
+    return Path(run) / f"explore-{iteration}.journal" if run else None

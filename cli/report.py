@@ -1,0 +1,30 @@
+"""`coevolve report`: what happened in a run, iteration by iteration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coevolve import jsonl
+from coevolve.reporting import run, text
+from coevolve_cli import streams
+
+EXAMPLES = """
+  coevolve report runs/quickstart/loop
+  coevolve report runs/quickstart/loop --json | jq -c '{iteration, success, valid}'
+"""
+
+
+def command(
+    directory: Annotated[str, typer.Argument(metavar="RUN", help="Run directory of shell/train_loop.sh.")],
+    output: streams.Output = "-",
+    json: Annotated[bool, typer.Option("--json", help="One record per iteration instead of the table.")] = False,
+) -> None:
+    """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations."""
+    iterations = run.read(directory)
+    with streams.open_output(output) as out:
+        if json:
+            out.writelines(map(jsonl.encode, iterations))
+        else:
+            out.writelines(f"{line}\n".encode() for line in text.lines(iterations, run.evaluations(directory)))

@@ -1,0 +1,26 @@
+"""`coevolve schema NAME`: the JSON Schema of a record type, from the types themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from coevolve.errors import UsageError
+from coevolve.records import RECORDS
+from coevolve_cli.streams import open_output
+
+EXAMPLES = """
+  coevolve schema rollout
+  coevolve schema task | jq '."$defs".Task.properties | keys'
+"""
+
+
+def command(name: Annotated[str, typer.Argument(metavar="|".join(RECORDS), help="The record type.")]) -> None:
+    """Print the JSON Schema of a record type."""
+    if name not in RECORDS:
+        raise UsageError(f"no record type {name!r}; there are: {', '.join(RECORDS)}")
+    with open_output("-") as out:
+        schema = msgspec.json.schema(RECORDS[name])
+        out.write(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")

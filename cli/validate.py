@@ -1,0 +1,108 @@
+"""`coevolve validate [TASKS]`: keeps the tasks that execution confirms."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from coevolve import jsonl
+from coevolve.environments.pools import Pools
+from coevolve.errors import UsageError
+from coevolve.jsonl import Line
+from coevolve.records import Task
+from coevolve.runs import Journal
+from coevolve.validation.validate import CHUNK, validate, validity
+from coevolve_cli.streams import (
+    Config,
+    DryRun,
+    ExitStatus,
+    Faults,
+    Files,
+    MaxErrors,
+    OnError,
+    Output,
+    Quiet,
+    Rejects,
+    RunDir,
+    Stage,
+    Workers,
+    dry_run,
+    stage,
+)
+
+EXAMPLES = """
+  coevolve abstract explorations.jsonl | coevolve validate > tasks.jsonl
+  coevolve validate candidates.jsonl --verdicts verdicts.jsonl -o tasks.jsonl
+  coevolve validate candidates.jsonl --gate paper | wc -l
+"""
+
+
+def command(
+    ctx: typer.Context,
+    files: Files = None,
+    output: Output = "-",
+    gate: Annotated[
+        str, typer.Option("--gate", metavar="strict|paper", help="paper: success, or any positive reward.")
+    ] = "strict",
+    verdicts: Annotated[
+        str | None, typer.Option("--verdicts", metavar="FILE", help="Every verdict goes here.", show_default=False)
+    ] = None,
+    workers: Workers = 1,
+    run: RunDir = None,
+    rejects: Rejects = None,
+    on_error: OnError = "fail",
+    max_errors: MaxErrors = None,
+    exit_status: ExitStatus = False,
+    quiet: Quiet = False,
+    config: Config = None,
+    dry: DryRun = False,
+) -> None:
+    """Replay each task's solution twice in fresh sessions, run controls that must fail, print the valid tasks.
+
+    Doing nothing, one harmless call per turn, and the solution less one call must all fail.
+    """
+    if gate not in ("strict", "paper"):
+        raise UsageError(f"--gate takes strict or paper, not {gate!r}")
+    if dry:
+        dry_run(ctx, tasks_at_a_time=CHUNK, replays_per_task=2 if gate == "strict" else 1)
+        return
+    path = f"{output}.journal" if output != "-" else Path(run) / "validate.journal" if run else None
+    journal = Journal(path, {"command": "validate", "gate": gate})
+    finished = False
+    try:
+        faults = Faults(on_error, max_errors, rejects)
+        with stage("validate", files, output, faults, quiet=quiet, exit_status=exit_status) as s, ExitStack() as stack:
+            pools = stack.enter_context(Pools(workers))
+            record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
+            _validate(s, pools, gate, journal, record)
+        finished = True
+    finally:
+        journal.close(finished)
+
+
+def _validate(s: Stage, pools: Pools, gate: str, journal: Journal, record) -> None:  # noqa: ANN001
+    waiting: deque[Line[Task]] = deque()
+    counts: Counter[str] = Counter()
+
+    def tasks() -> Iterator[Task]:
+        for line in s.read(Task):
+            waiting.append(line)
+            yield line.record
+
+    for verdict in validate(tasks(), pools, gate=gate, journal=journal):
+        line = waiting.popleft()
+        counts[verdict.verdict] += 1
+        record(jsonl.encode(verdict))
+        if verdict.verdict == "valid":
+            s.write_raw(jsonl.splice(line.raw, validity=validity(verdict)))
+        else:
+            s.keep_reject({"reason": f"{verdict.verdict}: {verdict.reason}", "task": msgspec.to_builtins(line.record)})
+    s.note(", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid") or "all valid")
+    if journal.reused:
+        s.note(f"resumed {journal.reused}")

@@ -1,0 +1,93 @@
+"""Explorations in, candidate tasks out: the stage `abstract` in its program form (paper, section on task abstraction).
+
+Each exploration's goals are minimised by execution (`goals`), joined to tasks of at most `max_goals` user turns, put into the
+order of a conversation (`turns`), executed once more in that form, and written (`writers`). Every solution has been executed as
+it stands. What gives no task is a `Reject` with its reason. Within one run no two tasks share a start state and the query or the
+solution, and no query stands for two different effects; the later one is rejected. An exploration whose environment fails is a
+`Reject` too (`environment`), is not journalled, and stops the stage when more than half of a chunk fail.
+
+Unlike the paper's abstractor this one needs no model, says nothing that was not executed, and checks every claim.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from coevolve.abstraction.candidates import FAULT, Found, Reject, candidates
+from coevolve.environments.client import Pool
+from coevolve.environments.replay import run, together
+from coevolve.errors import Unreachable
+from coevolve.records import Exploration, Task, content_id
+from coevolve.runs import Journal
+
+CHUNK = 32
+"""Explorations worked on at a time."""
+EnvironmentOf = Callable[[str], Pool]
+
+
+def abstract(
+    explorations: Iterable[Exploration],
+    environment: EnvironmentOf,
+    *,
+    per_exploration: int = 4,
+    seed: int = 0,
+    journal: Journal | None = None,
+    reject: Callable[[Reject], None] = lambda rejected: None,
+) -> Iterator[Task]:
+    """Candidate tasks in the order of their explorations, at most `per_exploration` of each; the same for any pool size.
+
+    `environment` gives the running pool of an exploration's `env`. Raises Unreachable when an environment keeps failing.
+    """
+    journal = journal or Journal(None, {})
+    known = _Known()
+    remaining = iter(explorations)
+    while chunk := list(islice(remaining, CHUNK)):
+        for found in _chunk(chunk, environment, per_exploration, seed, journal):
+            for rejected in found.rejects:
+                reject(rejected)
+            for task in found.tasks:
+                reason = known.add(task)
+                if reason is None:
+                    yield task
+                else:
+                    reject(Reject(task.lineage.explorations[0], reason, task.kind, query=task.query))
+
+
+class _Known:
+    """What this run has made so far."""
+
+    def __init__(self) -> None:
+        self._tasks: set[str] = set()
+        self._effects: dict[str, str] = {}
+
+    def add(self, task: Task) -> str | None:
+        """None, or why the task is not to be had."""
+        query = content_id(task.env, task.query)
+        same = {content_id(task.env, task.start, task.query), content_id(task.env, task.start, task.solution)}
+        if self._tasks & same:
+            return "duplicate"
+        if self._effects.get(query, task.effects) != task.effects:
+            return "ambiguous_query"
+        self._tasks |= same
+        self._effects[query] = task.effects
+        return None
+
+
+def _chunk(
+    chunk: list[Exploration], environment: EnvironmentOf, per_exploration: int, seed: int, journal: Journal
+) -> list[Found]:
+    done = {e.id: found for e in chunk if (found := journal.get(e.id, Found)) is not None}
+    for env in sorted({e.env for e in chunk if e.id not in done}):
+        pool, missing = environment(env), [e for e in chunk if e.env == env and e.id not in done]
+        works = [candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing]
+        found = run(pool, together(works))
+        faults = [rejected for result in found for rejected in result.rejects if rejected.reason == FAULT]
+        if len(faults) * 2 > len(found):
+            raise Unreachable(f"{env}: {len(faults)} of {len(found)} explorations met a fault: {faults[0].detail}")
+        for exploration, result in zip(missing, found, strict=True):
+            done[exploration.id] = result
+            if not any(rejected.reason == FAULT for rejected in result.rejects):
+                journal.put(exploration.id, result)
+    return [done[e.id] for e in chunk]

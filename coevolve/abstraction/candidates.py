@@ -1,0 +1,192 @@
+"""One exploration's candidate tasks.
+
+Each goal is minimised and must be something a user asks for; goals are then joined to conversations of at most `max_goals` turns,
+a goal that uses what an earlier one did first of all. The joined calls are minimised again, put in the order of the conversation,
+executed once more in that form, and written. What gives no task is a `Reject`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from coevolve.abstraction.goals import EnvironmentFault, Slice, bind, find, minimise
+from coevolve.abstraction.grounding import Trace, trace
+from coevolve.abstraction.turns import Turn, compose
+from coevolve.abstraction.writers import Unsayable, Writer
+from coevolve.environments.client import Fault, Pool
+from coevolve.environments.replay import Episode, Job, Work, outcome, together
+from coevolve.records import Exploration, Lineage, Origin, Task, Verifier, task_id
+
+FAULT = "environment"
+PARTNERS_TRIED = 3
+"""Other goals tried for each further turn."""
+
+
+class Reject(Struct, frozen=True):
+    """Something that became no task."""
+
+    exploration: str
+    reason: str
+    goal: str = ""
+    """Tool of the goal, or kind of the task."""
+    detail: str = ""
+    query: list[str] = []
+
+
+class Found(Struct, frozen=True):
+    """What one exploration gave."""
+
+    tasks: list[Task] = []
+    rejects: list[Reject] = []
+
+
+class _Request(Struct, frozen=True):
+    """Goals that can be asked for: their slice, executed in the order of the turns, and the words."""
+
+    found: Slice
+    turns: list[Turn]
+    query: list[str]
+    kind: str
+
+
+def candidates(exploration: Exploration, pool: Pool, most: int, rng: random.Random) -> Work[Found]:
+    """At most `most` tasks. A fault of the environment is a reject of reason `FAULT`."""
+    try:
+        return (yield from _Candidates(exploration, pool, rng).find(most))
+    except EnvironmentFault as fault:
+        return Found(rejects=[Reject(exploration.id, FAULT, detail=str(fault))])
+
+
+class _Candidates:
+    def __init__(self, exploration: Exploration, pool: Pool, rng: random.Random):
+        self._exploration, self._tools, self._description, self._rng = exploration, pool.tools, pool.description, rng
+        self._trace: Trace
+        self._rejects: list[Reject] = []
+
+    def find(self, most: int) -> Work[Found]:
+        (episode,) = yield [Job(self._exploration.start, [])]
+        if isinstance(episode, Fault):
+            raise EnvironmentFault(episode.message)
+        self._trace = trace(self._exploration, episode.opened, self._tools)
+        goals = find(self._trace, self._tools, self._description)
+        singles = yield from together([self._single(goal) for goal in goals])
+        requests = yield from self._joined([single for single in singles if single], most)
+        return Found([self._task(request) for request in requests], self._rejects)
+
+    def _single(self, goal: int) -> Work[_Request | None]:
+        found = yield from minimise(self._trace, self._tools, (goal,))
+        request = (yield from self._request(found)) if found else "not_reproduced"
+        if isinstance(request, str):
+            self._reject(request, self._trace.steps[goal].action.tool)
+            return None
+        return request
+
+    def _reject(self, reason: str, goal: str) -> None:
+        self._rejects.append(Reject(self._exploration.id, reason, goal))
+
+    def _request(self, found: Slice) -> Work[_Request | str]:
+        """The request for a slice, or the reason why there is none."""
+        turns = compose(self._trace, self._tools, found)
+        if turns is None:
+            return "no_request"
+        if len(turns) > self._description.max_goals:
+            return "too_many_goals"
+        if self._too_long(turns):
+            return "too_many_steps"
+        done = yield from bind(self._trace, [turn.calls for turn in turns])
+        if done is None:
+            return "not_reproduced"
+        found = found._replace(calls=done[0], results=done[1])
+        if any(not self._reached(found, turn) for turn in turns):
+            return "turn_without_effect"
+        writer = Writer(self._trace, self._tools, found, self._rng)
+        try:
+            return _Request(found, turns, [writer.request(turn) for turn in turns], self._kind(found, turns, writer))
+        except Unsayable as reason:
+            return str(reason)
+
+    def _too_long(self, turns: Sequence[Turn]) -> bool:
+        limits, lengths = self._description.limits, [len(turn.calls) for turn in turns]
+        return sum(lengths) > limits.max_steps or max(lengths) > (limits.max_steps_per_turn or limits.max_steps)
+
+    def _reached(self, found: Slice, turn: Turn) -> bool:
+        """The turn changes the state, or its goal's response is compared."""
+        return any(found.results[i].effects for i in turn.calls) or self._tools[found.calls[turn.goal].tool].checked
+
+    def _kind(self, found: Slice, turns: Sequence[Turn], writer: Writer) -> str:
+        goals = [turn.goal for turn in turns]
+        return "+".join(f"{found.calls[g].tool}/{'lookup' if writer.lookup(g) else 'given'}" for g in goals)
+
+    def _joined(self, singles: Sequence[_Request], most: int) -> Work[list[_Request]]:
+        """Up to `most` requests, kinds not yet asked for first, each single used once, each as long as chance has it."""
+        asked, used, requests = Counter(), set(), []
+        while len(requests) < most and len(used) < len(singles):
+            open_ = [n for n in range(len(singles)) if n not in used]
+            first = min(open_, key=lambda n: (asked[singles[n].kind], -len(singles[n].found.calls), n))
+            used.add(first)
+            request = singles[first]
+            wanted = self._rng.choices(*_lengths(self._description.max_goals))[0]
+            while len(request.turns) < wanted:
+                partners = _partners(request, singles, [n for n in open_ if n not in used])
+                number, longer = yield from self._longer(request, singles, partners)
+                if longer is None:
+                    break
+                used.add(number)
+                request = longer
+            used |= {n for n in open_ if set(singles[n].found.goals) <= {turn.goal for turn in request.turns}}
+            asked.update(request.kind.split("+"))
+            requests.append(request)
+        return requests
+
+    def _longer(self, request: _Request, singles: Sequence[_Request], partners: Iterator[int]) -> Work:
+        """The first partner with which the request becomes a longer one: (its number, the request), or (None, None)."""
+        for number, _ in zip(partners, range(PARTNERS_TRIED), strict=False):
+            partner = singles[number].found
+            goals = tuple(sorted({*request.found.goals, *partner.goals}))
+            joined = yield from minimise(self._trace, self._tools, goals, [request.found.core | partner.core])
+            longer = (yield from self._request(joined)) if joined else None
+            if isinstance(longer, _Request) and len(longer.turns) > len(request.turns):
+                return number, longer
+        return None, None
+
+    def _task(self, request: _Request) -> Task:
+        exploration, found, verifier = self._exploration, request.found, Verifier("state")
+        solution = [[found.calls[index] for index in turn.calls] for turn in request.turns]
+        results = [[found.results[index] for index in turn.calls] for turn in request.turns]
+        job = Job(exploration.start, solution)
+        signal = exploration.context.signal
+        return Task(
+            id=task_id(exploration.env, exploration.start, request.query, solution, verifier),
+            env=exploration.env,
+            env_version=self._description.version,
+            kind=request.kind,
+            effects=outcome(self._tools, job, Episode(self._trace.opened, results)),
+            origin=Origin("synthesis", exploration.iteration, exploration.mode, exploration.context.signal_kind),
+            lineage=Lineage([signal] if signal else [], [exploration.id], list(exploration.rollouts)),
+            verifier=verifier,
+            query=request.query,
+            solution=solution,
+            start=exploration.start,
+        )
+
+
+def _lengths(most: int) -> tuple[list[int], list[int]]:
+    """Numbers of turns and their weights: longer ones more often, short ones too."""
+    return list(range(1, most + 1)), list(range(1, most + 1))
+
+
+def _partners(request: _Request, singles: Sequence[_Request], open_: Sequence[int]) -> Iterator[int]:
+    """Goals that share calls with the request (one uses what the other did) first, then other tools, then the nearest."""
+    calls, tools = set(request.found.calls), {call.tool for call in request.found.calls.values()}
+
+    def rank(number: int) -> tuple:
+        other = singles[number]
+        same = other.found.calls[other.turns[-1].goal].tool in tools
+        near = min(abs(a - b) for a in request.found.goals for b in other.found.goals)
+        return not calls & set(other.found.calls), same, near, number
+
+    return iter(sorted(open_, key=rank))

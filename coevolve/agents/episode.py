@@ -1,0 +1,201 @@
+"""One agent–environment episode as a state machine that no driver, model or process takes part in.
+
+    first user turn → reply → actions to run → results → reply … → plain text: next user turn … → done
+
+A driver shows `unread` to the policy, hands its reply to `reply`, runs the returned actions, hands the results to
+`observe`, and when `done` the verdict to `grade`; `record` is the rollout. A bad episode is data, not a crash:
+
+| stop_reason | when | score |
+|---|---|---|
+| done | plain text after the last user turn | the environment's verdict |
+| max_steps | an action beyond the cap of the episode (verdict), or of one user turn (failure: score 0) | |
+| max_tokens | a reply was cut off, or nothing more fits the context | the environment's verdict |
+| policy_fault | an action broke a limit or the state | 0 |
+| env_error | the infrastructure failed, the grader included; masked from training, never a failure of the policy | 0 |
+
+A reply that cannot be read as calls is a step whose action is the reply's text and whose observation is the hint.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coevolve.agents import prompts
+from coevolve.agents.actions import Parsed, parse_message
+from coevolve.environments.protocol import Graded, Limits, Result
+from coevolve.records import Call, Rollout, Step, Task, Usage, content_id
+
+if TYPE_CHECKING:
+    from coevolve.environments.client import Session
+    from coevolve.models.transformers_lm import Row
+
+
+class Reply(NamedTuple):
+    """What the policy said."""
+
+    message: dict[str, Any]
+    truncated: bool = False
+    """It was cut off by a token limit."""
+    usage: Usage = Usage()
+
+
+class Episode:
+    """`key` names the episode for random draws; `group` and `sample` as in the rollout record."""
+
+    def __init__(self, task: Task, limits: Limits, *, key: str = "", group: str = "", sample: int = 0):
+        self.task, self.limits, self.key, self.group, self.sample = task, limits, key, group, sample
+        self.session: Session | None = None
+        self.messages: list[dict[str, Any]] = []
+        self.steps: list[Step] = []
+        self.turn = 0
+        self.turn_steps = 0
+        self.replies = 0
+        self.usage = Usage()
+        self.tokens: Row | None = None
+        self.stop_reason = ""
+        self.error: str | None = None
+        self._verdict: Graded | None = None
+        self._read = 0
+        self._running: list[Call] = []
+        self._overrun = False
+        self._failed = False
+
+    @property
+    def done(self) -> bool:
+        return bool(self.stop_reason)
+
+    @property
+    def unread(self) -> list[dict[str, Any]]:
+        """Messages since the policy's last reply."""
+        return self.messages[self._read :]
+
+    @property
+    def gradable(self) -> bool:
+        return self.session is not None and self.stop_reason not in ("env_error", "policy_fault")
+
+    def open(self, session: Session) -> None:
+        """The environment is ready: the first user turn follows."""
+        self.session = session
+        self.messages.append(prompts.first_message(self.task.query[0], session.opened.observation))
+
+    def reply(self, reply: Reply) -> list[Call]:
+        """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
+        self.messages.append(reply.message)
+        self._read = len(self.messages)
+        self.replies += 1
+        self.usage = Usage(
+            self.usage.prompt_tokens + reply.usage.prompt_tokens,
+            self.usage.completion_tokens + reply.usage.completion_tokens,
+        )
+        if reply.truncated:
+            self.stop("max_tokens")
+            return []
+        parsed = parse_message(reply.message)
+        if parsed.issues:
+            self._misread(parsed)
+            return []
+        if not parsed.calls:
+            self._hand_back()
+            return []
+        return self._begin(parsed.calls)
+
+    def observe(self, results: list[Result]) -> None:
+        """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
+        reply = self.messages[-1]
+        self.messages += prompts.result_messages(reply, [result.observation for result in results])
+        for action, result in zip(self._running, results, strict=False):
+            self._add(action, result)
+            if result.fatal:
+                self.stop("policy_fault", result.fatal)
+                return
+        if self._overrun:
+            self.stop("max_steps")
+
+    def stop(self, reason: str, error: str | None = None) -> None:
+        self.stop_reason, self.error = reason, error
+
+    def grade(self, verdict: Graded) -> None:
+        self._verdict = verdict
+
+    def record(self, *, policy: str, iteration: int, step: int, seed: int, keep_tokens: bool = False) -> Rollout:
+        """The finished episode."""
+        verdict = self._verdict if self._verdict and self.gradable else Graded(success=False, score=0.0)
+        failed = self._failed
+        task, row = self.task, self.tokens if keep_tokens else None
+        return Rollout(
+            id=content_id("rollout", task.id, policy, iteration, step, self.sample, seed),
+            task_id=task.id,
+            env=task.env,
+            group=self.group,
+            sample=self.sample,
+            iteration=iteration,
+            step=step,
+            policy=policy,
+            kind=task.kind,
+            tags=task.tags,
+            split=task.split,
+            success=verdict.success and not failed,
+            score=0.0 if failed else verdict.score,
+            progress=verdict.progress,
+            stop_reason=self.stop_reason,
+            error=self.error,
+            tools=[s.action.tool for s in self.steps if isinstance(s.action, Call)],
+            usage=self.usage,
+            messages=self.messages,
+            steps=self.steps,
+            task=task,
+            token_ids=row.token_ids if row else None,
+            mask=row.mask if row else None,
+            logprobs=row.logprobs if row else None,
+        )
+
+    def _begin(self, calls: list[Call]) -> list[Call]:
+        room = self._room()
+        self._overrun = len(calls) > room
+        if self._overrun:
+            self._failed = self._turn_room() < len(calls)
+        if room == 0:
+            self.stop("max_steps")
+        self._running = calls[:room]
+        return self._running
+
+    def _turn_room(self) -> int:
+        cap = self.limits.max_steps_per_turn
+        return sys.maxsize if cap is None else cap - self.turn_steps
+
+    def _room(self) -> int:
+        return min(self.limits.max_steps - len(self.steps), self._turn_room())
+
+    def _misread(self, parsed: Parsed) -> None:
+        if self._room() == 0:
+            self._failed = self._turn_room() == 0
+            self.stop("max_steps")
+            return
+        reply, issue = self.messages[-1], parsed.issues[0]
+        hint = " ".join(dict.fromkeys(i.hint for i in parsed.issues))
+        self.messages += prompts.hint_messages(reply, hint)
+        self._add(parsed.text, Result(observation=hint, error=issue.kind))
+
+    def _hand_back(self) -> None:
+        self.turn += 1
+        self.turn_steps = 0
+        if self.turn == len(self.task.query):
+            self.turn -= 1
+            self.stop("done")
+        else:
+            self.messages.append(prompts.user_message(self.task.query[self.turn]))
+
+    def _add(self, action: Call | str, result: Result) -> None:
+        self.steps.append(
+            Step(
+                turn=self.turn,
+                action=action,
+                observation=result.observation,
+                error=result.error,
+                effects=result.effects,
+                state=result.state,
+                message=self._read - 1,
+            )
+        )
+        self.turn_steps += 1

@@ -1,0 +1,90 @@
+"""Policies without a model: controls and references for validation, tests and parity checks.
+
+| name | plays |
+|---|---|
+| solution | the task's reference actions, turn by turn |
+| nothing | hands every turn back at once |
+| hollow | one harmless call of the environment per turn, then hands back: reading without doing |
+| random | random tools with arguments drawn from what a user of the start state knows |
+
+Each is a function of the episode and the pool that writes the next reply's text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coevolve.agents.actions import to_text
+from coevolve.agents.episode import Episode
+from coevolve.environments.protocol import Tool
+from coevolve.errors import UsageError
+from coevolve.records import Call
+
+if TYPE_CHECKING:
+    from coevolve.environments.client import Pool
+
+Program = Callable[[Episode, "Pool"], str]
+
+HAND_BACK = "done"
+CONTINUE = 0.75
+"""Probability that the random policy acts once more in a turn."""
+
+
+def offered(episode: Episode, pool: Pool) -> list[str]:
+    """Names of the tools of this session, in the environment's order."""
+    return episode.session.opened.tools or list(pool.tools)
+
+
+def solution(episode: Episode, pool: Pool) -> str:
+    turns = episode.task.solution
+    actions = turns[episode.turn] if episode.turn < len(turns) else []
+    if episode.turn_steps >= len(actions):
+        return HAND_BACK
+    action = actions[episode.turn_steps]
+    if isinstance(action, str):
+        raise UsageError(f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code")
+    return to_text(action)
+
+
+def nothing(episode: Episode, pool: Pool) -> str:
+    return HAND_BACK
+
+
+def hollow(episode: Episode, pool: Pool) -> str:
+    names = set(offered(episode, pool))
+    calls = [call for call in pool.description.harmless if call["tool"] in names]
+    if episode.turn_steps or not calls:
+        return HAND_BACK
+    return to_text(Call(calls[0]["tool"], calls[0].get("arguments", {})))
+
+
+def random_calls(episode: Episode, pool: Pool) -> str:
+    draw = random.Random(f"{episode.key}-{episode.replies}")
+    if draw.random() > CONTINUE:
+        return HAND_BACK
+    tool = pool.tools[draw.choice(offered(episode, pool))]
+    required = tool.parameters.get("required", [])
+    arguments = {
+        name: _value(draw, tool, name, schema, episode.session.opened.values)
+        for name, schema in tool.parameters.get("properties", {}).items()
+        if name in required or draw.random() < 0.2
+    }
+    return to_text(Call(tool.name, arguments))
+
+
+def _value(draw: random.Random, tool: Tool, name: str, schema: dict[str, Any], values: dict[str, list[Any]]) -> Any:
+    known = values.get(f"{tool.name}.{name}") or values.get(name) or schema.get("enum")
+    if known:
+        return draw.choice(known)
+    examples = {"integer": draw.randint(0, 9), "number": draw.randint(0, 90) / 10, "boolean": draw.random() < 0.5}
+    return examples.get(schema.get("type"), {"array": [], "object": {}}.get(schema.get("type"), "x"))
+
+
+PROGRAMS: dict[str, Program] = {
+    "solution": solution,
+    "nothing": nothing,
+    "hollow": hollow,
+    "random": random_calls,
+}

@@ -1,0 +1,120 @@
+"""Rollouts: policies on tasks, as records.
+
+    policy = make_policy("runs/a/policy", temperature=1.0)
+    for rollout in rollouts(tasks, policy, pool, samples=8, seed=1): ...
+    for rollout in resumed(tasks, lambda rest: rollouts(rest, policy, pool, samples=8), journal, policy, 8): ...
+
+The output is in the order of the tasks, then of the samples, whatever the pool's number of workers is. Every random draw
+of an episode is keyed by (seed, step, task, sample), so an episode doesn't depend on the others in its batch, except for
+the last bits of floating-point sums of a local model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from math import lcm
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
+from coevolve.agents.episode import Episode
+from coevolve.agents.policies import PROGRAMS
+from coevolve.environments.protocol import Limits
+from coevolve.errors import UsageError
+from coevolve.records import Rollout, Task, content_id
+from coevolve.runs import Journal
+
+if TYPE_CHECKING:
+    from coevolve.environments.client import Pool
+
+__all__ = ["make_policy", "resumed", "rollouts"]
+
+
+def make_policy(
+    name: str,
+    *,
+    base_url: str | None = None,
+    temperature: float = 1.0,
+    max_tokens: int | None = None,
+    max_turn_tokens: int | None = None,
+    concurrency: int = 16,
+    device: str | None = None,
+    threads: int | None = None,
+) -> Policy:
+    """`name`: solution, nothing, hollow, random; else a model at `base_url`; else a Hugging Face directory or id.
+
+    `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both. Raises UsageError for
+    what is neither, MissingDependency where torch or openai is needed and missing.
+    """
+    if base_url is not None:
+        from coevolve.models.openai_chat import ChatServer
+
+        return ServerPolicy(name, ChatServer(name, base_url, temperature, max_turn_tokens), concurrency)
+    if name in PROGRAMS:
+        return ProgramPolicy(name, PROGRAMS[name])
+    from coevolve.models.transformers_lm import LocalModel, identity
+
+    model = LocalModel.load(
+        name, device=device, threads=threads, max_tokens=max_tokens, max_turn_tokens=max_turn_tokens
+    )
+    return LocalPolicy(identity(name), model, temperature)
+
+
+def rollouts(
+    tasks: Iterable[Task],
+    policy: Policy,
+    pool: Pool,
+    *,
+    samples: int = 1,
+    seed: int = 0,
+    iteration: int = 0,
+    step: int = 0,
+    max_steps: int | None = None,
+    keep_tokens: bool = False,
+) -> Iterator[Rollout]:
+    """Plays every task `samples` times. `max_steps` replaces the environment's cap of an episode.
+
+    A task that occurs again makes a group of its own. Raises UsageError for a task of another environment.
+    """
+    limits = pool.description.limits
+    if max_steps is not None:
+        limits = msgspec.structs.replace(limits, max_steps=max_steps)
+    episodes = _episodes(tasks, pool.name, limits, samples, f"{seed}-{step}", f"{iteration}-{step}")
+    for episode in policy.play(episodes, pool):
+        yield episode.record(policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens)
+
+
+def resumed(
+    tasks: list[Task], play: Callable[[list[Task]], Iterator[Rollout]], journal: Journal, policy: Policy, samples: int
+) -> Iterator[Rollout]:
+    """The rollouts of different tasks; those that the journal holds are not played again.
+
+    Tasks are kept and played again in units that fill whole batches of the policy, so that a batch is made of the same
+    rows after an interruption as without one.
+    """
+    units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
+    keys = [content_id([task.id for task in unit]) for unit in units]
+    found = [journal.get(key, list[Rollout]) for key in keys]
+    played = play(list(chain.from_iterable(u for u, f in zip(units, found, strict=True) if f is None)))
+    for unit, key, known in zip(units, keys, found, strict=True):
+        if known is None:
+            known = list(islice(played, len(unit) * samples))
+            journal.put(key, known)
+        yield from known
+
+
+def _episodes(tasks: Iterable[Task], env: str, limits: Limits, samples: int, key: str, group: str) -> Iterator[Episode]:
+    seen: Counter[str] = Counter()
+    for task in tasks:
+        if task.env != env:
+            raise UsageError(f"task {task.id} is of environment {task.env!r}, and this run plays {env!r}")
+        if not task.query:
+            raise UsageError(f"task {task.id} has no user turn")
+        again = seen[task.id]
+        seen[task.id] += 1
+        name = f"{group}-{task.id}" + (f"-{again}" if again else "")
+        for sample in range(again * samples, (again + 1) * samples):
+            yield Episode(task, limits, key=f"{key}-{task.id}-{sample}", group=name, sample=sample)

@@ -1,0 +1,159 @@
+"""Does a worker keep the protocol? Checks that hold for anybody's environment, each on the real process.
+
+`check(env)` yields one `Check` after another; it raises `Unreachable` where the worker cannot start. The actions that it tries are
+calls with values of the start state or of the schema, so that it changes some state of most environments without knowing
+them; where nothing changes, the checks that need a change say so and pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from coevolve.environments import install
+from coevolve.environments.client import Fault, Pool, Session
+from coevolve.environments.protocol import Result, Tool
+from coevolve.records import Action, Call, Start, Task, Verifier, task_id
+
+MAX_CALLS = 200
+SEED = "check"
+_BY_TYPE = {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+
+
+class Check(msgspec.Struct, frozen=True):
+    check: str
+    result: str
+    """ok or failed"""
+    detail: str = ""
+
+
+def check(env: str) -> Iterator[Check]:
+    """Starts the environment and yields what was checked."""
+    if env in install.RECIPES:
+        problems = install.verify(env)
+        yield _check("installed", not problems, "; ".join(problems[:3]) or "every file is its wheel's")
+    with Pool(env) as pool:
+        yield from _described(pool, env)
+        yield from _sessions(pool)
+
+
+def _check(name: str, ok: bool, detail: str = "") -> Check:
+    return Check(name, "ok" if ok else "failed", detail)
+
+
+def _described(pool: Pool, env: str) -> Iterator[Check]:
+    description = pool.description
+    names = [tool.name for tool in description.tools]
+    sound = bool(names) and len(set(names)) == len(names)
+    yield _check(
+        "describe", sound, f"{description.name} {description.version}, {len(names)} tools, splits {description.splits}"
+    )
+    odd = [tool.name for tool in description.tools if tool.parameters.get("type") != "object"]
+    yield _check("schemas", not odd, f"parameters are no JSON Schema of an object: {', '.join(odd[:5])}" if odd else "")
+    if env in install.RECIPES:
+        pinned = install.RECIPES[env].version
+        yield _check(
+            "version", description.version.split("+")[0] == pinned, f"pinned {pinned}, found {description.version}"
+        )
+    yield _check("start", pool.start(SEED) == pool.start(SEED), "the same seed gives the same start state")
+
+
+def _sessions(pool: Pool) -> Iterator[Check]:
+    start = pool.start(SEED)
+    opened = pool.open([start, start])
+    faults = [a.message for a in opened if isinstance(a, Fault)]
+    same = not faults and opened[0].opened == opened[1].opened
+    yield _check("open", same, "; ".join(faults) or "one start state opened twice is the same")
+    if not same:
+        return
+    acting, idle = opened
+    answer = _step(pool, idle, Call("no_such_tool"))
+    readable = isinstance(answer, Result) and bool(answer.error) and not answer.fatal
+    yield _check(
+        "unknown tool",
+        readable,
+        answer.message if isinstance(answer, Fault) else f"{answer.error}: {answer.observation[:80]}",
+    )
+    actions, faults = _act(pool, acting)
+    yield _check("actions", not faults, "; ".join(faults) or f"{len(actions)} calls until the state changed")
+    if faults:
+        return
+    answer = _step(pool, idle, Call("no_such_tool"))
+    apart = isinstance(answer, Result) and answer.state == opened[1].opened.state
+    yield _check("isolation", apart, "what one session does is not seen in another")
+    yield from _replay(pool, start, actions, acting)
+    yield from _grades(pool, start, actions, acting, idle)
+    pool.close([acting, idle])
+    yield _check("close", isinstance(pool.open([start])[0], Session), "sessions open after others closed")
+
+
+def _step(pool: Pool, session: Session, action: Action) -> Result | Fault:
+    (answer,) = pool.step([(session, 0, [action])])
+    return answer if isinstance(answer, Fault) else answer[0]
+
+
+def _act(pool: Pool, session: Session) -> tuple[list[Action], list[str]]:
+    """Calls tools until one has effects; returns the calls, and the faults if there were any."""
+    offered = [pool.tools[n] for n in session.opened.tools if n in pool.tools] or pool.description.tools
+    actions: list[Action] = []
+    for tool in sorted(offered, key=lambda tool: tool.read_only)[:MAX_CALLS]:
+        action = Call(tool.name, _arguments(tool, session.opened.values))
+        answer = _step(pool, session, action)
+        if isinstance(answer, Fault):
+            return actions, [f"{tool.name}: {answer.message}"]
+        if answer.fatal:
+            return actions, [f"{tool.name}: {answer.observation}"]
+        actions.append(action)
+        if answer.effects:
+            break
+    return actions, []
+
+
+def _arguments(tool: Tool, values: dict[str, list[Any]]) -> dict[str, Any]:
+    """The required arguments, each with the first value that fits."""
+    schemas = tool.parameters.get("properties", {})
+    return {
+        name: _value(f"{tool.name}.{name}", name, schemas.get(name, {}), values)
+        for name in tool.parameters.get("required", [])
+    }
+
+
+def _value(full: str, name: str, schema: dict[str, Any], values: dict[str, list[Any]]) -> Any:
+    known = values.get(full) or values.get(name) or schema.get("enum") or [_BY_TYPE.get(schema.get("type"), "a")]
+    return known[0]
+
+
+def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> Iterator[Check]:
+    (again,) = pool.open([start])
+    if isinstance(again, Fault):
+        yield _check("determinism", False, again.message)
+        return
+    results = [_step(pool, again, action) for action in actions]
+    states = [r.message if isinstance(r, Fault) else r.state for r in results]
+    yield _check(
+        "determinism", states == [state for _, _, state in acted.log], "the same actions lead to the same states"
+    )
+    pool.close([again])
+
+
+def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idle: Session) -> Iterator[Check]:
+    """A task whose solution is what `acted` did: it must be a success there and none where nothing was done."""
+    query, solution, verifier = ["check"], [actions], Verifier("state")
+    task = Task(
+        id=task_id(pool.name, start, query, solution, verifier),
+        env=pool.name,
+        start=start,
+        query=query,
+        solution=solution,
+        verifier=verifier,
+    )
+    done, undone = pool.evaluate([(acted, task), (idle, task)])
+    faults = [grade.message for grade in (done, undone) if isinstance(grade, Fault)]
+    yield _check("evaluate", not faults, "; ".join(faults))
+    if faults:
+        return
+    yield _check("solution succeeds", done.success, done.reason)
+    if acted.log and acted.log[-1][2] != idle.opened.state:
+        yield _check("doing nothing fails", not undone.success, undone.reason)

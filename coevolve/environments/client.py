@@ -1,0 +1,243 @@
+"""The client of environments: a pool of worker processes that answers in lists.
+
+    with Pool("desk", workers=2) as pool:
+        session, = pool.open([pool.start("seed")])
+        (result,), = pool.step([(session, 0, [Call("mail.list")])])
+
+Sessions are spread over the workers in turn; every method works on all workers at once, and its answers are in the order of
+its requests and the same for any number of workers. Each action has `call_timeout` seconds by this process's clock, opening,
+grading and listing have `setup_timeout`, a worker has `memory_mb` (see worker.py). An action that breaks one of them twice
+(slot.py) is the policy's failure; what the infrastructure breaks is a `Fault`. A worker that cannot start raises
+`Unreachable`. Nothing outlives the pool: not after an exception, a signal, or kill -9 of this process.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from coevolve.environments import registry
+from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result, Tool
+from coevolve.environments.slot import Fault, Job, Limits, Session, Slot, open_request, step_request
+from coevolve.environments.worker import Guard, Request
+from coevolve.errors import Unreachable, UsageError
+from coevolve.records import Action, Start, Task, Verifier, task_id
+
+__all__ = ["Fault", "Pool", "Session"]
+
+_NOT_JSON = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+
+class _OwnTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as a worker lists it."""
+
+    kind: str = ""
+    tags: list[str] = []
+    split: str | None = None
+    effects: str = ""
+    verifier: Verifier = Verifier("official")
+    query: list[str]
+    solution: list[list[Action]] = []
+    start: Start
+
+
+class _OwnTasks(msgspec.Struct, frozen=True):
+    tasks: list[_OwnTask]
+
+
+class Pool:
+    """Worker processes of one environment. Thread-safe; to be used as a context manager."""
+
+    name: str
+    """What a task record has in `env`."""
+    description: Description
+    tools: dict[str, Tool]
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        workers: int = 1,
+        call_timeout: float = 30,
+        memory_mb: int = 2048,
+        setup_timeout: float = 60,
+    ):
+        self.name = env
+        self._launch = registry.find(env)
+        self._limits = Limits(call_timeout, setup_timeout, memory_mb)
+        self._count = workers
+        self._ids, self._asked = itertools.count(), itertools.count()
+        self._slots: list[Slot] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._guard: Guard | None = None
+
+    def __enter__(self) -> Pool:
+        self._guard = Guard()
+        self._slots = [Slot(self._launch, self._guard, self._limits) for _ in range(self._count)]
+        self._threads = ThreadPoolExecutor(self._count, "environment") if self._count > 1 else None
+        try:
+            self.description = self._describe()
+        except BaseException:
+            self._shut()
+            raise
+        self.tools = {tool.name: tool for tool in self.description.tools}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shut()
+
+    def _shut(self) -> None:
+        for slot in self._slots:
+            slot.close()
+        if self._threads:
+            self._threads.shutdown()
+        if self._guard:
+            self._guard.close()
+
+    def _describe(self) -> Description:
+        answer = self._ask("describe", {})
+        if isinstance(answer, Fault):
+            raise Unreachable(f"{self.name}: the environment cannot start: {answer.message}")
+        try:
+            description = msgspec.json.decode(answer, type=Description)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Unreachable(f"{self.name}: describe: the reply is not what the protocol says: {error}") from None
+        if description.protocol != PROTOCOL:
+            raise Unreachable(f"{self.name}: speaks protocol {description.protocol}, this coevolve speaks {PROTOCOL}")
+        return description
+
+    def tasks(self, split: str) -> list[Task]:
+        """The environment's own tasks. Raises UsageError for a split that it does not have."""
+        answer = self._ask("tasks", {"split": split})
+        if isinstance(answer, Fault) and answer.kind in ("bad_request", "unsupported"):
+            raise UsageError(f"{self.name} has no split {split!r}; it has: {self.splits()}")
+        if isinstance(answer, Fault):
+            raise Unreachable(f"{self.name}: {answer.message}")
+        try:
+            own = msgspec.json.decode(answer, type=_OwnTasks).tasks
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Unreachable(f"{self.name}: tasks: the reply is not what the protocol says: {error}") from None
+        return [self._task(task, split) for task in own]
+
+    def splits(self) -> str:
+        """Its splits and their sizes, in words."""
+        return ", ".join(f"{name} ({n})" for name, n in self.description.splits.items()) or "no tasks of its own"
+
+    def _task(self, own: _OwnTask, split: str) -> Task:
+        return Task(
+            id=task_id(self.name, own.start, own.query, own.solution, own.verifier),
+            env=self.name,
+            env_version=self.description.version,
+            kind=own.kind,
+            tags=own.tags,
+            split=own.split or split,
+            effects=own.effects,
+            verifier=own.verifier,
+            query=own.query,
+            solution=own.solution,
+            start=own.start,
+        )
+
+    def start(self, seed: str, apps: list[str] | None = None) -> Start:
+        """A fresh training start state, a pure function of the arguments."""
+        answer = self._ask("start", {"seed": seed, **({"apps": apps} if apps else {})})
+        if not isinstance(answer, Fault):
+            return answer.start
+        if answer.kind == "unsupported":
+            return Start(name="default")
+        raise (UsageError if answer.kind == "bad_request" else Unreachable)(f"{self.name}: {answer.message}")
+
+    def open(self, starts: list[Start]) -> list[Session | Fault]:
+        """A new session from each start state."""
+        sessions = []
+        for start in starts:
+            number = next(self._ids)
+            sessions.append(Session(f"s{number}", start, self._slots[number % self._count]))
+        requests = [open_request(session, self._limits) for session in sessions]
+        answers = self._run([Job(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)])
+        return [a if isinstance(a, Fault) else s for s, a in zip(sessions, answers, strict=True)]
+
+    def step(self, requests: list[tuple[Session, int, list[Action]]]) -> list[list[Result] | Fault]:
+        """Executes each session's actions in order. A fatal result is the last of its list; later calls repeat it."""
+        answers: list[Any] = [None] * len(requests)
+        jobs, places = [], []
+        for place, (session, turn, actions) in enumerate(requests):
+            if session.ended or not actions:
+                answers[place] = self._without_worker(session, actions)
+                continue
+            try:
+                whole = step_request(session, turn, actions, self._limits)
+                parts = (
+                    [step_request(session, turn, [action], self._limits) for action in actions]
+                    if len(actions) > 1
+                    else [whole]
+                )
+            except _NOT_JSON as error:
+                answers[place] = self._one_by_one(session, turn, actions, error)
+                continue
+            jobs.append(Job(session, "step", whole, parts, turn, actions))
+            places.append(place)
+        for place, answer in zip(places, self._run(jobs), strict=True):
+            answers[place] = answer
+        return answers
+
+    def _without_worker(self, session: Session, actions: list[Action]) -> list[Result] | Fault:
+        if session.ended is None or not actions:
+            return []
+        return session.ended if isinstance(session.ended, Fault) else [session.ended]
+
+    def _one_by_one(self, session: Session, turn: int, actions: list[Action], error: Exception) -> list[Result] | Fault:
+        """Actions of which some cannot be sent: those fail as the policy's, readably."""
+        if len(actions) == 1:
+            observation = f"Error: the arguments cannot be written as JSON ({type(error).__name__})."
+            state = session.log[-1][2] if session.log else session.opened.state
+            return [Result(observation=observation, error="bad_argument", state=state)]
+        results: list[Result] = []
+        for action in actions:
+            (answer,) = self.step([(session, turn, [action])])
+            if isinstance(answer, Fault):
+                return answer
+            results += answer
+            if session.ended:
+                break
+        return results
+
+    def evaluate(self, requests: list[tuple[Session, Task]]) -> list[Graded | Fault]:
+        """Grades each session by its task's verifier. A session that ended fatally has failed, whatever its state."""
+        jobs = []
+        for session, task in requests:
+            fields = msgspec.json.encode({"session": session.id, "task": task})
+            request = Request("evaluate", fields, self._limits.setup_seconds)
+            jobs.append(Job(session, "evaluate", request, [request]))
+        return self._run(jobs)
+
+    def close(self, sessions: list[Session]) -> None:
+        """Forgets the sessions; they answer nothing any more."""
+        for slot in self._slots:
+            if mine := [s for s in sessions if s.slot is slot]:
+                slot.forget(mine)
+
+    def _ask(self, op: str, fields: dict[str, Any]) -> Any:
+        """A request that belongs to no session, to the workers in turn."""
+        slot = self._slots[0 if op in ("describe", "tasks") else next(self._asked) % self._count]
+        request = Request(op, msgspec.json.encode(fields), self._limits.setup_seconds)
+        return slot.run([Job(None, op, request, [request])])[0]
+
+    def _run(self, jobs: Iterable[Job]) -> list[Any]:
+        """Runs each job on its session's slot, the slots at the same time."""
+        jobs = list(jobs)
+        places: dict[int, list[int]] = {}
+        for place, job in enumerate(jobs):
+            places.setdefault(id(job.session.slot), []).append(place)
+        groups = list(places.values())
+        answers: list[Any] = [None] * len(jobs)
+        runs = [(jobs[group[0]].session.slot, [jobs[p] for p in group]) for group in groups]
+        done = self._threads.map(lambda run: run[0].run(run[1]), runs) if len(runs) > 1 else (s.run(j) for s, j in runs)
+        for group, results in zip(groups, done, strict=True):
+            for place, answer in zip(group, results, strict=True):
+                answers[place] = answer
+        return answers

@@ -1,0 +1,172 @@
+"""Benchmarks in virtual environments of their own, because their pins exclude one another and ours.
+
+`install(name)` builds ``$COEVOLVE_HOME/envs/NAME-VERSION``. A marker file is written last, so that an interrupted installation is
+noticed and built anew; a lock lets two installations wait for one another. Raises `Unreachable` with the step that failed.
+`verify(name)` compares every installed file with the digest that its wheel states.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from coevolve.errors import MissingDependency, Unreachable, UsageError, WriteFailed
+from coevolve.jsonl import warn
+
+
+class Recipe(NamedTuple):
+    """What a benchmark's environment holds: exact pins, installed without their dependencies."""
+
+    name: str
+    version: str
+    requirements: tuple[str, ...]
+
+
+RECIPES = {"bfcl": Recipe("bfcl", "2026.3.23", ("bfcl-eval==2026.3.23", "mpmath==1.3.0"))}
+"""bfcl: executor and checker need no more than mpmath; the full dependencies are 6 GB and exclude vLLM and verl."""
+
+_MARKER = "coevolve-installed.json"
+
+
+def home() -> Path:
+    return Path(os.environ.get("COEVOLVE_HOME") or Path.home() / ".local" / "share" / "coevolve")
+
+
+def directory(recipe: Recipe) -> Path:
+    return home() / "envs" / f"{recipe.name}-{recipe.version}"
+
+
+def installed(name: str) -> bool:
+    """Whether the environment is there, whole, and as its recipe says."""
+    where = directory(RECIPES[name])
+    try:
+        marker = msgspec.json.decode((where / _MARKER).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return False
+    return marker == _marker(RECIPES[name]) and _python(where).exists()
+
+
+def python(name: str) -> Path:
+    """The interpreter of an installed environment."""
+    if not installed(name):
+        raise MissingDependency(f"the environment {name}", f"coevolve env install {name}")
+    return _python(directory(RECIPES[name]))
+
+
+def install(name: str, say: Callable[[str], None] = warn) -> Path:
+    """Builds the environment where it is missing or broken; returns its directory."""
+    if name not in RECIPES:
+        raise UsageError(f"nothing to install for {name!r}; there is: {', '.join(RECIPES)}")
+    recipe, where = RECIPES[name], directory(RECIPES[name])
+    with _locked(where, say):
+        if installed(name):
+            say(f"{name} {recipe.version} is installed in {where}")
+            return where
+        if where.exists():
+            say(f"{where} is incomplete; building it anew")
+            shutil.rmtree(where)
+        say(f"installing {name} {recipe.version} into {where}")
+        _build(recipe, where, say)
+        if problems := _problems(recipe, where):
+            raise Unreachable(f"{name}: the installation is damaged: {problems[0]}")
+        temporary = where / f"{_MARKER}.tmp"
+        temporary.write_bytes(msgspec.json.encode(_marker(recipe)))
+        os.replace(temporary, where / _MARKER)
+        say(f"installed {name} {recipe.version}")
+    return where
+
+
+def verify(name: str) -> list[str]:
+    """What differs between the installed files and their wheels, in words; empty when nothing does."""
+    return _problems(RECIPES[name], directory(RECIPES[name]))
+
+
+def _marker(recipe: Recipe) -> dict[str, object]:
+    return {"version": recipe.version, "requirements": list(recipe.requirements)}
+
+
+def _python(where: Path) -> Path:
+    return where / "bin" / "python"
+
+
+@contextlib.contextmanager
+def _locked(where: Path, say: Callable[[str], None]) -> Iterator[None]:
+    try:
+        where.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(where.parent / f".{where.name}.lock", "ab")
+    except OSError as error:
+        raise WriteFailed(f"{where.parent}: cannot write: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is installing into {where}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(recipe: Recipe, where: Path, say: Callable[[str], None]) -> None:
+    """With uv where it is there; its failure is not the last word, as it does not read pip's settings."""
+    uv = shutil.which("uv")
+    if uv:
+        create = [uv, "venv", "--quiet", "--python", sys.executable, str(where)]
+        fill = [uv, "pip", "install", "--quiet", "--python", str(_python(where)), "--no-deps", *recipe.requirements]
+        if _call(create) == 0 and _call(fill) == 0:
+            return
+        say("uv could not do it; trying with pip")
+        shutil.rmtree(where, ignore_errors=True)
+    if _call([sys.executable, "-m", "venv", str(where)]):
+        raise Unreachable(
+            "python -m venv failed (on Debian and Ubuntu it is the package python3-venv); uv would do as well"
+        )
+    pip = [str(_python(where)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    if _call([*pip, *recipe.requirements]):
+        raise Unreachable(
+            f"pip could not install {' '.join(recipe.requirements)}; see above, then run the command again"
+        )
+
+
+def _call(command: list[str]) -> int:
+    """Runs a command with its output on stderr; returns its exit code."""
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False).returncode
+
+
+def _problems(recipe: Recipe, where: Path) -> list[str]:
+    found = []
+    for requirement in recipe.requirements:
+        project, version = requirement.split("==")
+        record = next(
+            where.glob(f"lib/python3*/site-packages/{project.replace('-', '_')}-{version}.dist-info/RECORD"), None
+        )
+        found += [f"{requirement} is not there"] if record is None else _damaged(record)
+    return found
+
+
+def _damaged(record: Path) -> list[str]:
+    """Files whose digest is not the one in a wheel's RECORD (lines of path, sha256=…, size)."""
+    packages, found = record.parent.parent, []
+    with open(record, newline="", encoding="utf-8") as stream:
+        for path, digest, _ in csv.reader(stream):
+            if not digest:
+                continue
+            try:
+                content = (packages / path).read_bytes()
+            except OSError as error:
+                found.append(f"{path}: {error.strerror}")
+                continue
+            actual = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            if digest != f"sha256={actual}":
+                found.append(f"{path} is not the file of the wheel")
+    return found

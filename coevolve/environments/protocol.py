@@ -1,0 +1,119 @@
+"""What a worker and the client say to each other: JSON lines on the worker's stdin and stdout.
+
+A request is ``{"id": 7, "op": "step", ...}``; its reply ``{"id": 7, "result": {...}}`` or
+``{"id": 7, "error": {"kind": "bad_request", "message": "..."}}``. Requests are answered in order. A worker may print nothing
+else on stdout. Ops and their fields (types below; `?` = may be left out):
+
+| op | request | result |
+|---|---|---|
+| describe | – | `Description` |
+| tasks | split | {"tasks": [task records without schema and id]} |
+| start | seed (text), apps? (names that must occur) | {"start": Start}: a fresh training start state, a pure function of the request |
+| open | session (text, chosen by the client), start | `Opened` |
+| step | steps: [{"session", "turn", "actions": [Action, …]}] | {"results": [[`Result` per action] per entry]} |
+| evaluate | session, task (a task record) | `Graded` |
+| close | session | {} |
+
+Only `describe`, `open`, `step`, `evaluate` and `close` are required; another op is answered by an error of kind
+`unsupported`. A worker without `start` has the single start state ``{"name": "default"}``. Nothing is shared between sessions.
+An action that fails is a `Result` with an error and an observation that the policy can read, never an error reply: those are
+faults of the worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from coevolve.records import Effect, Start
+
+PROTOCOL = 1
+
+
+class Language(Struct, frozen=True):
+    """How people talk about a tool: all that a writer without a model needs to turn calls into a request.
+
+    Templates hold ``{parameter}`` slots. A tool without `do` is a helper that nobody asks for by itself (open, save).
+    Without any Language a writer falls back on the tool's description.
+    """
+
+    do: list[str] = []
+    """Alternative imperative clauses or questions: ``set {name} to {text} in farm``."""
+    optional: dict[str, str] = {}
+    """Parameter → what is appended when the call has that optional argument: `` with the tags {tags}``."""
+    refer: dict[str, str] = {}
+    """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"}; `` "" `` is the whole output."""
+    words: dict[str, dict[str, str]] = {}
+    """Parameter → JSON text of a value → how it is said: {"unlock": {"false": "Lock"}}."""
+    lookup_only: list[str] = []
+    """Parameters whose value a user would not say: it must come from an observation."""
+
+
+class Tool(Struct, frozen=True):
+    """A tool that sessions may offer."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of an object."""
+    app: str = ""
+    """The tools of one app share state and conventions."""
+    checked: bool = False
+    """The verifier compares this tool's response, so that reading can be a goal of its own."""
+    read_only: bool = False
+    language: Language | None = None
+
+
+class Limits(Struct, frozen=True):
+    max_steps: int = 30
+    """Actions per episode."""
+    max_steps_per_turn: int | None = None
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    name: str
+    version: str
+    """Of the environment and its data."""
+    protocol: int = PROTOCOL
+    tools: list[Tool]
+    splits: dict[str, int] = {}
+    """Own tasks per split."""
+    limits: Limits = Limits()
+    max_goals: int = 1
+    """How many goals one synthetic task should combine at most, each a user's turn."""
+    actions: str = "calls"
+    """`calls` or `code`."""
+    harmless: list[dict[str, Any]] = []
+    """Calls {"tool", "arguments"} that change nothing and tell next to nothing: the hollow control."""
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    observation: str = ""
+    """Shown before the first user turn, if not empty."""
+    tools: list[str] = []
+    """Names offered in this session; empty = all."""
+    values: dict[str, list[Any]] = {}
+    """What a user of this start state would know, by parameter: ``tool.parameter`` (wins) or ``parameter``."""
+    state: str = ""
+    """Hash of the start state."""
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    observation: str
+    error: str | None = None
+    effects: list[Effect] = []
+    state: str = ""
+    fatal: str | None = None
+    """Ends the episode as the policy's failure: `corrupt_state`, `timeout`, `memory`, `died`."""
+
+
+class Graded(Struct, frozen=True, kw_only=True):
+    success: bool
+    score: float
+    progress: float = 0.0
+    reason: str = ""
+
+
+class NewStart(Struct, frozen=True):
+    start: Start

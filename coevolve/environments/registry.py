@@ -1,0 +1,62 @@
+"""Where environments come from: a name that the toolkit knows, or the command line of anybody's worker.
+
+A built-in worker sees a small, fixed environment (no keys, no PYTHONPATH of ours); a worker of the user's own inherits everything. Both
+get PYTHONHASHSEED=0, and COEVOLVE_DATE, the day that they take for today.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from coevolve.environments import install
+from coevolve.errors import UsageError
+
+BUILT_IN = ("desk", "bfcl")
+DATE = "2026-01-01"
+WORKERS = Path(__file__).with_name("workers")
+_FIXED = {"PYTHONHASHSEED": "0", "COEVOLVE_DATE": DATE}
+_PASSED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
+
+
+class Launch(NamedTuple):
+    """How to start a worker."""
+
+    name: str
+    """What a task record has in `env`."""
+    command: list[str]
+    environment: dict[str, str]
+
+
+def find(env: str) -> Launch:
+    """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
+    if env in BUILT_IN:
+        python = str(install.python(env)) if env in install.RECIPES else sys.executable
+        return Launch(env, [python, str(WORKERS / f"{env}.py")], _small_environment())
+    return Launch(env, _command(env), {**os.environ, **_FIXED})
+
+
+def _small_environment() -> dict[str, str]:
+    passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
+    return {**passed, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", **_FIXED}
+
+
+def _command(env: str) -> list[str]:
+    try:
+        command = shlex.split(env)
+    except ValueError as error:
+        raise UsageError(f"--env {env!r}: {error}") from None
+    if not command:
+        raise UsageError(f"--env needs a name ({', '.join(BUILT_IN)}) or the command line of a worker")
+    if shutil.which(command[0]):
+        return command
+    if command[0] in ("python", "python3"):
+        return [sys.executable, *command[1:]]
+    near = difflib.get_close_matches(env, BUILT_IN, 1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Built in: {', '.join(BUILT_IN)}"
+    raise UsageError(f"no environment and no program is called {command[0]!r}. {hint}")

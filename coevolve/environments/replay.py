@@ -1,0 +1,139 @@
+"""Replays: given actions in fresh sessions, many at once.
+
+What comes back is what the environment did: errors and fatal results are data; after a fatal result nothing more is done in
+that episode, so that it holds fewer results than actions. A fault of the infrastructure takes the place of its episode.
+Sessions are closed, whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple, TypeVar
+
+from coevolve.environments.client import Fault, Pool
+from coevolve.environments.protocol import Graded, Opened, Result, Tool
+from coevolve.records import Action, Start, Task, content_id
+
+T = TypeVar("T")
+AT_ONCE = 256
+"""Sessions open at a time."""
+
+
+class Job(NamedTuple):
+    """Actions per turn from a start state; graded against the task where there is one."""
+
+    start: Start
+    turns: Sequence[Sequence[Action]]
+    task: Task | None = None
+
+
+class Episode(NamedTuple):
+    opened: Opened
+    results: list[list[Result]]
+    """Per turn, per action."""
+    graded: Graded | None = None
+
+    @property
+    def flat(self) -> list[Result]:
+        return [result for turn in self.results for result in turn]
+
+    @property
+    def failure(self) -> str | None:
+        """Kind of the first error or fatal result, None when every action worked."""
+        return next((result.fatal or result.error for result in self.flat if result.fatal or result.error), None)
+
+
+def replay(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
+    """One episode per job, in order."""
+    return [done for first in range(0, len(jobs), AT_ONCE) for done in _batch(pool, jobs[first : first + AT_ONCE])]
+
+
+def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
+    sessions = pool.open([job.start for job in jobs])
+    try:
+        done = [
+            s if isinstance(s, Fault) else Episode(s.opened, [[] for _ in job.turns])
+            for s, job in zip(sessions, jobs, strict=True)
+        ]
+        for turn in range(max((len(job.turns) for job in jobs), default=0)):
+            _turn(pool, turn, jobs, sessions, done)
+        _grade(pool, jobs, sessions, done)
+        return done
+    finally:
+        pool.close([session for session in sessions if not isinstance(session, Fault)])
+
+
+def _turn(pool: Pool, turn: int, jobs: Sequence[Job], sessions: list, done: list) -> None:
+    going = [i for i, job in enumerate(jobs) if turn < len(job.turns) and job.turns[turn] and _alive(done[i])]
+    replies = pool.step([(sessions[i], turn, list(jobs[i].turns[turn])) for i in going])
+    for i, reply in zip(going, replies, strict=True):
+        if isinstance(reply, Fault):
+            done[i] = reply
+        else:
+            done[i].results[turn].extend(reply)
+
+
+def _alive(done: Episode | Fault) -> bool:
+    return isinstance(done, Episode) and not any(result.fatal for result in done.flat)
+
+
+def _grade(pool: Pool, jobs: Sequence[Job], sessions: list, done: list) -> None:
+    asked = [i for i, job in enumerate(jobs) if job.task is not None and isinstance(done[i], Episode)]
+    for i, graded in zip(asked, pool.evaluate([(sessions[i], jobs[i].task) for i in asked]), strict=True):
+        done[i] = graded if isinstance(graded, Fault) else done[i]._replace(graded=graded)
+
+
+Work = Generator[list[Job], "list[Episode | Fault]", T]
+"""A computation that yields the jobs it wants replayed, is sent their episodes, and returns its result."""
+
+
+def together(works: Sequence[Work[T]]) -> Work[list[T]]:
+    """Runs several computations in step, so that what they want next is replayed in one batch. Results in order."""
+    results: dict[int, T] = {}
+    waiting: dict[int, list[Job]] = {}
+
+    def advance(index: int, episodes: list[Episode | Fault] | None) -> None:
+        try:
+            waiting[index] = works[index].send(episodes)
+        except StopIteration as end:
+            waiting.pop(index, None)
+            results[index] = end.value
+
+    for index in range(len(works)):
+        advance(index, None)
+    while waiting:
+        wanted = dict(waiting)
+        episodes = iter((yield [job for jobs in wanted.values() for job in jobs]))
+        for index, jobs in wanted.items():
+            advance(index, [next(episodes) for _ in jobs])
+    return [results[index] for index in range(len(works))]
+
+
+def run(pool: Pool, work: Work[T]) -> T:
+    """Replays what a computation asks for until it returns."""
+    episodes = None
+    while True:
+        try:
+            jobs = work.send(episodes)
+        except StopIteration as end:
+            return end.value
+        episodes = replay(pool, jobs)
+
+
+def checked_responses(tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[Result]) -> list[str]:
+    """Observations of the calls whose response the verifier compares."""
+    named = (
+        (action if isinstance(action, str) else action.tool, result)
+        for action, result in zip(actions, results, strict=False)
+    )
+    return [result.observation for name, result in named if name in tools and tools[name].checked and not result.error]
+
+
+def outcome(tools: dict[str, Tool], job: Job, episode: Episode) -> str:
+    """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked responses."""
+    return content_id(
+        [
+            [[effect for result in results for effect in result.effects], checked_responses(tools, actions, results)]
+            for actions, results in zip(job.turns, episode.results, strict=True)
+        ]
+    )

@@ -1,0 +1,49 @@
+"""A function's document as a `Tool` of the protocol: JSON Schema in place of BFCL's own type names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_TYPES = {"dict": "object", "float": "number"}
+_ENUM = re.compile(r"\[Enum\]:\s*(\[[^\]]*\]|[^.]*)")
+
+
+def tool(name: str, class_: str, document: dict, language: dict[str, dict]) -> dict:
+    """The `Tool` dict; `language` has one entry a function, with `checked` and `read_only` beside the templates."""
+    entry = dict(language.get(name, {}))
+    checked, read_only = entry.pop("checked", False), entry.pop("read_only", False)
+    return {
+        "name": name,
+        "description": document["description"].rpartition("Tool description:")[2].strip(),
+        "parameters": schema(document["parameters"]),
+        "app": class_,
+        "checked": checked,
+        "read_only": read_only,
+        "language": entry or None,
+    }
+
+
+def schema(source: dict) -> dict:
+    """JSON Schema of a documented type. The default text "None" stands for no default; `[Enum]` in a description is one."""
+    found: dict[str, Any] = {"type": _TYPES.get(source["type"], source["type"])}
+    text = source.get("description", "").strip()
+    if text:
+        found["description"] = text
+    options = enum(text)
+    if options and found["type"] == "string":
+        found["enum"] = options
+    if "items" in source:
+        found["items"] = schema(source["items"]) | ({"enum": options} if options else {})
+    if "properties" in source:
+        found["properties"] = {name: schema(value) for name, value in source["properties"].items()}
+        found["required"] = list(source.get("required", []))
+    if source.get("default", "None") != "None":
+        found["default"] = source["default"]
+    return found
+
+
+def enum(description: str) -> list[str]:
+    """The options that a description lists after `[Enum]:`."""
+    match = _ENUM.search(description)
+    return [part.strip().strip("\"'") for part in match[1].strip("[] ").split(",")] if match else []

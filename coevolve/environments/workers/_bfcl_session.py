@@ -1,0 +1,90 @@
+"""An episode of BFCL: a world, what was done in it turn by turn, and what each call changed."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import Any
+
+import _bfcl_state as state
+from _bfcl_data import functions
+from _bfcl_world import World
+
+MAX_OBSERVATION = 200_000
+"""Characters; the longest official observation has under a third of it."""
+
+
+class Session:
+    """One episode. `start` is a dict with classes, state and long_context, as `World` takes them."""
+
+    def __init__(self, name: str | None, start: dict):
+        self.name, self.start = name, start
+        self.turns: dict[int, list[dict]] = {}
+        self.corrupt = False
+        self.world = world(start)
+        self._cells, self._hashes, self._names = {}, {}, {}
+        for class_, instance in self.world.instances.items():
+            self._cells[class_] = state.freeze(state.cells(instance))
+            self._hashes[class_] = state.fingerprint(instance, self._cells[class_])
+            self._names[class_] = state.Names(class_)
+
+    def state(self) -> str:
+        """Hash of the whole state."""
+        text = ";".join(f"{class_}={self._hashes[class_]}" for class_ in sorted(self._hashes))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def step(self, turn: int, action: Any) -> dict:
+        """Runs one action and returns its `Result` as a dict."""
+        call = _call(action)
+        self.turns.setdefault(turn, []).append(copy.deepcopy(call))
+        if self.corrupt:
+            return self._fatal()
+        answer = self.world.call(call["tool"], call["arguments"])
+        result = {"observation": _cut(answer.text), "error": answer.error, "effects": []}
+        try:
+            if class_ := functions().get(call["tool"], (None,))[0] if isinstance(call["tool"], str) else None:
+                result["effects"] = self._effects(class_)
+        except state.Corrupt:
+            self.corrupt = True
+            return self._fatal()
+        return result | {"state": self.state()}
+
+    def _effects(self, class_: str) -> list[dict]:
+        """No class reaches into another, so only the called one is compared."""
+        instance = self.world.instances.get(class_)
+        if instance is None:
+            return []
+        after = state.cells(instance)
+        self._hashes[class_] = state.fingerprint(instance, after)
+        if after == self._cells[class_]:
+            return []
+        before, self._cells[class_] = self._cells[class_], state.freeze(after)
+        return self._names[class_].effects(before, after)
+
+    def _fatal(self) -> dict:
+        text = '{"error": "The state is corrupt: a folder contains itself, or the files outgrew all bounds."}'
+        return {
+            "observation": text,
+            "error": "corrupt_state",
+            "effects": [],
+            "fatal": "corrupt_state",
+            "state": "corrupt",
+        }
+
+
+def world(start: dict) -> World:
+    """Fresh objects in the given start state."""
+    return World(start["classes"], start["state"], start.get("long_context", False))
+
+
+def _call(action: Any) -> dict:
+    """The action as tool and arguments, whatever the policy wrote."""
+    if isinstance(action, dict):
+        return {"tool": action.get("tool"), "arguments": action.get("arguments", {})}
+    return {"tool": action if isinstance(action, str) else None, "arguments": {}}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_OBSERVATION:
+        return text
+    return f"{text[:MAX_OBSERVATION]}… ({len(text) - MAX_OBSERVATION} more characters)"

@@ -1,0 +1,83 @@
+"""Errors and exit codes. The one place that exits is `coevolve_cli.main`.
+
+CoevolveError                 1   the run failed
+├── UsageError                2   a flag, a configuration or a combination of them is wrong
+├── BadInput                  3   a record cannot be read; carries file and line
+├── NothingFound              4   only with -e
+├── BudgetReached             5   a limit of calls, tokens or cost; resumable
+├── Unreachable              69   a model or an environment cannot be started or reached
+│   └── MissingDependency    69   with the exact install line
+├── WriteFailed              74   disk full, permission, I/O error
+├── Partial                  75   some work is missing; a rerun resumes
+└── PipeClosed              141   the reader of our output has gone; silent
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Every exit code of the toolkit; the README's table is checked against it."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    BAD_INPUT = 3
+    NOTHING = 4
+    BUDGET = 5
+    UNREACHABLE = 69
+    WRITE_FAILED = 74
+    PARTIAL = 75
+    INTERRUPTED = 130
+    PIPE = 141
+    TERMINATED = 143
+
+
+class CoevolveError(Exception):
+    """A failure that the user can read: one line that says what happened and what to do."""
+
+    exit = Exit.FAILED
+
+
+class UsageError(CoevolveError):
+    exit = Exit.USAGE
+
+
+class BadInput(CoevolveError):
+    """A line that is no record of the expected kind."""
+
+    exit = Exit.BAD_INPUT
+
+    def __init__(self, where: str, line: int | None, reason: str):
+        self.where, self.line, self.reason = where, line, reason
+        super().__init__(f"{where}:{line}: {reason}" if line else f"{where}: {reason}")
+
+
+class NothingFound(CoevolveError):
+    exit = Exit.NOTHING
+
+
+class BudgetReached(CoevolveError):
+    exit = Exit.BUDGET
+
+
+class Unreachable(CoevolveError):
+    exit = Exit.UNREACHABLE
+
+
+class MissingDependency(Unreachable):
+    def __init__(self, what: str, install: str):
+        super().__init__(f"{what} is not installed. Try: {install}")
+
+
+class WriteFailed(CoevolveError):
+    exit = Exit.WRITE_FAILED
+
+
+class Partial(CoevolveError):
+    exit = Exit.PARTIAL
+
+
+class PipeClosed(CoevolveError):
+    exit = Exit.PIPE

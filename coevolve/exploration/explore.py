@@ -1,0 +1,177 @@
+"""`explore`: signals in, explorations out; without a model.
+
+Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
+`Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
+that meets a fault of the environment is dropped and counted; more than `MAX_FAULTS` of them stop the run. An action that ends
+its session (`Result.fatal`) ends its episode only.
+
+Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
+research/tiny2.md (coverage of the inventory does most of the work, so guided mode always mixes it in).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from coevolve.environments.client import Fault, Pool
+from coevolve.errors import CoevolveError, UsageError
+from coevolve.exploration.context import Focus, choose, merge
+from coevolve.exploration.lockstep import Finished, run, step_of
+from coevolve.exploration.memory import Memory
+from coevolve.exploration.pattern import Pattern, around, evidence_of, pattern_of
+from coevolve.exploration.plans import MODES, Plan, Settings, coverage, guided, unguided
+from coevolve.records import Exploration, Signal, Step, Task
+from coevolve.runs import Journal
+
+BLOCK = 8
+"""Episodes between two updates of the shared memory; part of what decides the output."""
+MAX_FAULTS = 0.2
+"""Share of dropped episodes beyond which the run stops, once more than `FEW_FAULTS` were dropped."""
+FEW_FAULTS = 3
+
+
+class Tally:
+    """What a run did, for the summary line."""
+
+    def __init__(self) -> None:
+        self.by_mode: dict[str, Counter[str]] = {}
+        self.contexts = self.planned = self.dropped = 0
+        self.fault = ""
+
+    def add(self, exploration: Exploration) -> None:
+        steps = exploration.steps
+        counts = {
+            "episodes": 1,
+            "steps": len(steps),
+            "errors": sum(step.error is not None for step in steps),
+            "effects": sum(bool(step.effects) for step in steps),
+            "new states": exploration.visited,
+        }
+        self.by_mode.setdefault(exploration.mode, Counter()).update(counts)
+
+    def faults(self) -> str:
+        return f"met faults of the environment, the last one: {self.fault}"
+
+    def notes(self, resumed: int = 0) -> list[str]:
+        """`12 contexts`, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out of the ordinary."""
+        found = [f"{self.contexts} contexts"] if self.contexts else []
+        for mode, counts in self.by_mode.items():
+            found.append(f"{mode}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+        if resumed:
+            found.append(f"{resumed} episodes from the journal")
+        if self.dropped:
+            found.append(f"dropped {self.dropped} episodes that {self.faults()}")
+        return found
+
+
+def check(settings: Settings) -> None:
+    """Raises UsageError for an unknown mode."""
+    if settings.mode not in MODES:
+        raise UsageError(f"--mode takes one of {', '.join(MODES)}, not {settings.mode!r}")
+
+
+def explore(
+    signals: Iterable[Signal],
+    pool: Pool,
+    settings: Settings,
+    *,
+    tasks: Iterable[Task] = (),
+    journal: Journal | None = None,
+    tally: Tally | None = None,
+) -> Iterator[Exploration]:
+    """Explorations in the order of their plans. `tasks` is what there is so far: coverage counts it, recipes come from it.
+
+    Raises UsageError for an unknown mode, for signals of another environment and for an environment whose actions are code;
+    CoevolveError when too many episodes meet faults.
+    """
+    check(settings)
+    if pool.description.actions != "calls":
+        raise UsageError(f"{pool.name} takes code as actions: exploring it needs a model")
+    journal, tally, memory = journal or Journal(None, {}), tally or Tally(), Memory(pool.tools)
+    for task in tasks:
+        if task.env == pool.name:
+            memory.learn_task(task)
+    contexts = _contexts(signals, pool, settings) if settings.mode == "guided" else []
+    tally.contexts = len(contexts)
+    for begin in range(0, settings.episodes, BLOCK):
+        indices = range(begin, min(begin + BLOCK, settings.episodes))
+        yield from _block(pool, _plans(indices, contexts, memory, settings), memory, settings, journal, tally)
+
+
+def _block(
+    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings, journal: Journal, tally: Tally
+) -> Iterator[Exploration]:
+    """Runs the episodes that the journal does not have, then lets the memory learn from all of them, in order."""
+    finished = {plan.key: journal.get(plan.key, Finished) for plan in plans}
+    for plan, episode, fault in run(pool, [plan for plan in plans if finished[plan.key] is None], memory, settings):
+        finished[plan.key] = episode
+        if episode:
+            journal.put(plan.key, episode)
+        else:
+            tally.dropped += 1
+            tally.fault = fault
+    for episode in finished.values():
+        if episode:
+            visited = memory.learn(episode.exploration, episode.lessons, episode.opened)
+            exploration = replace(episode.exploration, visited=visited)
+            tally.add(exploration)
+            yield exploration
+    tally.planned += len(plans)
+    if tally.dropped > max(FEW_FAULTS, MAX_FAULTS * tally.planned):
+        raise CoevolveError(f"{pool.name}: {tally.dropped} of {tally.planned} episodes {tally.faults()}")
+
+
+def _plans(indices: range, contexts: list[tuple[Focus, Pattern]], memory: Memory, settings: Settings) -> list[Plan]:
+    """The plans of one block, from the memory as it is: the contexts' rounds first, then coverage."""
+    if settings.mode in ("random", "curious"):
+        return [unguided(settings.mode, index, memory) for index in indices]
+    rng = random.Random(f"{settings.seed}-{settings.iteration}-plan-{indices[0]}")
+    rounds = settings.rounds
+    aimed = [index for index in indices if index < len(contexts) * rounds]
+    plans = [guided(*contexts[index // rounds], index, index % rounds, memory, rng) for index in aimed]
+    return plans + coverage([index for index in indices if index not in aimed], memory, rng)
+
+
+def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings) -> list[tuple[Focus, Pattern]]:
+    """The chosen contexts with their patterns."""
+    found = list(signals)
+    for signal in found:
+        if signal.env != pool.name:
+            raise UsageError(f"signal {signal.id} is about {signal.env}, not {pool.name}")
+    chosen = choose(merge(found), settings.episodes, settings.rounds, settings.max_contexts)
+    return list(zip(chosen, _patterns([focus.lead for focus in chosen], pool), strict=True))
+
+
+def _patterns(signals: list[Signal], pool: Pool) -> list[Pattern]:
+    """Each signal's pattern: around its bigram in the evidence, else its task's solution executed in the task's own start
+    state, else a successful trajectory of the evidence."""
+    patterns = [evidence_of(signal, pool.tools) for signal in signals]
+    solved = [
+        i for i, signal in enumerate(signals) if signal.task and signal.task.solution and not _holds_bigram(signal)
+    ]
+    for i, steps in zip(solved, _replay([signals[i].task for i in solved], pool), strict=True):
+        if steps:
+            patterns[i] = pattern_of(steps, patterns[i].goals, pool.tools)
+    return patterns
+
+
+def _holds_bigram(signal: Signal) -> bool:
+    return any(around(trajectory, signal.pattern) for trajectory in signal.evidence)
+
+
+def _replay(tasks: list[Task], pool: Pool) -> list[list[Step]]:
+    """The solutions' steps with their observations; [] where the environment failed."""
+    sessions = pool.open([task.start for task in tasks])
+    actions = [[action for turn in task.solution for action in turn] for task in tasks]
+    asked = [i for i, session in enumerate(sessions) if not isinstance(session, Fault)]
+    answers = pool.step([(sessions[i], 0, actions[i]) for i in asked])
+    pool.close([sessions[i] for i in asked])
+    found: list[list[Step]] = [[] for _ in tasks]
+    for i, answer in zip(asked, answers, strict=True):
+        if not isinstance(answer, Fault):
+            found[i] = [step_of(action, result) for action, result in zip(actions[i], answer, strict=False)]
+    return found

@@ -1,0 +1,101 @@
+"""What each episode of a run is to do: a list of plans, made block by block.
+
+Guided plans come from contexts, one per round, each with another start state; coverage plans take the goal tools of the
+inventory with the fewest tasks so far, tasks found in this run included, and deal them out over the episodes of the block;
+random and curious plans only choose which app must occur in the start state, in turn.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from coevolve.exploration.context import Focus, context_of
+from coevolve.exploration.explorers import cover, curious, follow, uniform
+from coevolve.exploration.memory import Memory, is_goal
+from coevolve.exploration.pattern import Pattern
+from coevolve.exploration.situation import Explorer, Situation
+from coevolve.records import Context
+
+MODES = ("guided", "random", "curious", "coverage")
+VAIN = 8
+"""Failed attempts that put a target off as much as one use."""
+AIMS = 3
+"""Targets named in a record's context: those an episode begins with."""
+
+
+class Settings(Struct, frozen=True):
+    """All that decides the output, beside the inputs and the environment."""
+
+    mode: str = "guided"
+    episodes: int = 48
+    rounds: int = 2
+    """Episodes per context, each with another start state (guided)."""
+    steps: int = 40
+    """Actions per episode."""
+    max_contexts: int = 32
+    seed: int = 0
+    iteration: int = 0
+
+
+class Plan(NamedTuple):
+    """One episode."""
+
+    key: str
+    mode: str
+    round: int = 0
+    app: str | None = None
+    context: Context = Context()
+    targets: list[str] = []
+    pattern: Pattern = Pattern()
+    rollouts: list[str] = []
+
+    def explorer(self, here: Situation) -> Explorer:
+        if self.mode == "random":
+            return uniform(here)
+        if self.mode == "curious":
+            return curious(here)
+        if self.mode == "coverage":
+            return cover(here, self.targets)
+        return follow(here, self.pattern, self.targets)
+
+
+def unguided(mode: str, index: int, memory: Memory) -> Plan:
+    """A random or curious episode; the apps take turns."""
+    apps = list(dict.fromkeys(tool.app for tool in memory.tools.values() if tool.app))
+    return Plan(f"{mode}-{index}", mode, app=apps[index % len(apps)] if apps else None)
+
+
+def coverage(indices: list[int], memory: Memory, rng: random.Random) -> list[Plan]:
+    """The coverage episodes of one block: the least used goal tools, dealt out one after another."""
+    ranked = least_used(memory, rng)
+    plans = []
+    for place, index in enumerate(indices):
+        targets = ranked[place % len(ranked) :: len(indices)] if ranked else []
+        app = memory.tools[targets[0]].app or None if targets else None
+        nearby = [name for name in ranked if memory.tools[name].app == app and name not in targets]
+        plans.append(
+            Plan(
+                f"coverage-{index}", "coverage", app=app, context=Context(aim=targets[:AIMS]), targets=targets + nearby
+            )
+        )
+    return plans
+
+
+def least_used(memory: Memory, rng: random.Random) -> list[str]:
+    """Goal tools by the number of tasks about them, fewest first; what was long tried in vain is put off; ties by chance."""
+    goals = [name for name, tool in memory.tools.items() if is_goal(tool)]
+    used = {name: memory.used[name] + memory.vain[name] // VAIN for name in goals}
+    return [name for *_, name in sorted((used[name], rng.random(), name) for name in goals)]
+
+
+def guided(focus: Focus, pattern: Pattern, index: int, round_: int, memory: Memory, rng: random.Random) -> Plan:
+    """One round of a context: its pattern, then the least used goal tools of the apps it touches."""
+    names = pattern.goals or list(dict.fromkeys(step.action.tool for step in pattern.steps))
+    apps = {memory.tools[name].app for name in names if name in memory.tools}
+    near = [name for name in least_used(memory, rng) if memory.tools[name].app in apps and name not in pattern.goals]
+    app = memory.tools[names[0]].app or None if names else None
+    context = context_of(focus, (names + near)[:AIMS])
+    return Plan(f"guided-{index}", "guided", round_, app, context, near, pattern, focus.rollouts)

@@ -1,0 +1,86 @@
+"""Framing of a chat in tokens by the tokenizer's own template, without ever re-tokenising what was sampled.
+
+The prompt is the template's rendering of the first messages. What follows a sampled reply (the end of its frame, tool
+results or the next user turn, the start of the next reply) is found by template difference: a dummy conversation whose
+reply is a marker is rendered with the new messages appended, and everything after the marker and the token that ends a
+turn is the suffix (a template's newline after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the
+suffix alone has the same tokens as inside the whole text.
+
+A template without a `tool` role gets the results as a user message. No template, or one that ends no turn by a special
+token, is a UsageError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coevolve.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Message = dict[str, Any]
+
+MARKER = "marker-of-the-reply"
+CACHE = 50_000
+"""Suffixes kept: environments answer with the same few texts again and again."""
+
+
+class Chat:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        if not tokenizer.chat_template:
+            raise UsageError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
+        self.tokenizer = tokenizer
+        self._suffixes: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        self._dummy = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARKER}]
+        self.end, self._end_text = self._end_of_turn()
+        self._tool_role = self._has_tool_role()
+
+    def prompt(self, messages: list[Message], tools: list[dict[str, Any]] | None = None) -> list[int]:
+        """Token ids of the conversation up to where the first reply begins."""
+        return self.encode(self._render(messages, tools or None, True))
+
+    def suffix(self, messages: list[Message]) -> list[int]:
+        """Token ids between the end token of a reply and the start of the next one, with the messages between them."""
+        key = tuple((m["role"], m["content"]) for m in messages)
+        if key not in self._suffixes:
+            if len(self._suffixes) >= CACHE:
+                self._suffixes.clear()
+            tail = self._after_marker([*self._dummy, *self._known_roles(messages)], True)
+            self._suffixes[key] = self.encode(tail[tail.index(self._end_text) + len(self._end_text) :])
+        return self._suffixes[key]
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def _render(self, messages: list[Message], tools: list[dict[str, Any]] | None, generate: bool) -> str:
+        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=generate)
+
+    def _after_marker(self, messages: list[Message], generate: bool) -> str:
+        return self._render(messages, None, generate).partition(MARKER)[2]
+
+    def _end_of_turn(self) -> tuple[int, str]:
+        """The special token that the template puts after a reply."""
+        special = set(self.tokenizer.all_special_ids)
+        for id_ in self.encode(self._after_marker(self._dummy, False)):
+            if id_ in special:
+                return id_, self.tokenizer.convert_ids_to_tokens(id_)
+        raise UsageError(f"{self.tokenizer.name_or_path}: the chat template ends no reply by a special token")
+
+    def _has_tool_role(self) -> bool:
+        from jinja2 import TemplateError
+
+        probe = "result-of-the-probe"
+        try:
+            return probe in self._render([*self._dummy, {"role": "tool", "content": probe}], None, True)
+        except TemplateError:
+            return False
+
+    def _known_roles(self, messages: list[Message]) -> list[Message]:
+        """The messages as this template can show them: without a tool role one user message holds them all."""
+        if self._tool_role or all(m["role"] != "tool" for m in messages):
+            return messages
+        return [{"role": "user", "content": "\n".join(m["content"] for m in messages)}]

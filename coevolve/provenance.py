@@ -1,0 +1,157 @@
+"""Where each argument of an executed call came from.
+
+`sources` compares the arguments of every step with the outputs of earlier ones. An argument that equals a part of an earlier
+output was *observed* there, unless an earlier call (or the very call that gave the output) already held the value: then the
+output only echoes what the actor knew. Everything else is *given*. Steps that failed are no source.
+
+Equality is JSON's: 10 and 10.0 are one number, 10 and "10" are not equal, true is no number. Truth values, null, integers below
+10 and strings of one or two letters are equal by chance too often: they count as observed only where the names agree
+(`ticket_id` with `id` or `ticket_id`). Of several parts that fit, one with an agreeing name wins, then one of the same app, then
+the earliest. An observation that is not JSON is one text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coevolve.records import Step
+
+
+class Source(NamedTuple):
+    """Index of the earlier step and the path into its parsed output; `step` None is a given value."""
+
+    step: int | None
+    path: tuple
+
+
+GIVEN = Source(None, ())
+
+
+class _Part(NamedTuple):
+    step: int
+    path: tuple
+    words: tuple[str, ...]
+    app: str
+
+
+def output(observation: str) -> Any:
+    """The parsed JSON of an observation, or its text where it is none."""
+    try:
+        return msgspec.json.decode(observation)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return observation
+
+
+def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[dict[tuple, Source]]:
+    """Per step: path of each argument → its source. A list or object that equals an observed one is one path; else its
+    members are followed. `apps` maps tools to apps (default: the tool's name before the first dot). Code has no arguments.
+    """
+    parts: dict[Any, list[_Part]] = {}
+    held: dict[Any, set[tuple[str, ...]]] = {}
+    found = []
+    for index, step in enumerate(steps):
+        if isinstance(step.action, str):
+            found.append({})
+            continue
+        app = app_of(step.action.tool, apps)
+        found.append(dict(_arguments(step.action.arguments, (), parts, app)))
+        for path, value in _leaves(step.action.arguments, ()):
+            held.setdefault(identity(value), set()).add(_words_of(path))
+        if step.error is None:
+            _remember(index, app, output(step.observation), parts, held)
+    return found
+
+
+def app_of(tool: str, apps: Mapping[str, str] | None = None) -> str:
+    return (apps or {}).get(tool) or tool.partition(".")[0]
+
+
+def at(value: Any, path: tuple) -> Any:
+    """The part of a parsed output that a path leads to; raises KeyError, IndexError or TypeError where there is none."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+def trivial(value: Any) -> bool:
+    """Too common for its equality to mean anything."""
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, (int, float)):
+        return abs(value) < 10 and float(value).is_integer()
+    return len(value) < (3 if isinstance(value, str) else 1)
+
+
+def _remember(index: int, app: str, value: Any, parts: dict, held: Mapping[Any, set[tuple[str, ...]]]) -> None:
+    for path, part in _parts_of(value, ()):
+        same, words = identity(part), _words_of(path)
+        known = held.get(same, ())
+        if known and (not trivial(part) or any(_agree(words, other) for other in known)):
+            continue
+        parts.setdefault(same, []).append(_Part(index, path, words, app))
+
+
+def _arguments(value: Any, path: tuple, parts: Mapping[Any, list[_Part]], app: str) -> Iterator[tuple[tuple, Source]]:
+    if path:
+        source = _best(value, _words_of(path), parts.get(identity(value), ()), app)
+        if source or not isinstance(value, (list, dict)) or not value:
+            yield path, source or GIVEN
+            return
+    for key, member in _members(value):
+        yield from _arguments(member, (*path, key), parts, app)
+
+
+def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> Source | None:
+    fitting = [part for part in parts if not trivial(value) or _agree(words, part.words)]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda part: (not _agree(words, part.words), part.app != app, part.step))
+    return Source(best.step, best.path)
+
+
+def _parts_of(value: Any, path: tuple) -> Iterator[tuple[tuple, Any]]:
+    """All parts of an output, the whole first."""
+    yield path, value
+    if isinstance(value, (list, dict)):
+        for key, member in _members(value):
+            yield from _parts_of(member, (*path, key))
+
+
+def _leaves(value: Any, path: tuple) -> Iterator[tuple[tuple, Any]]:
+    if isinstance(value, (list, dict)):
+        for key, member in _members(value):
+            yield from _leaves(member, (*path, key))
+    else:
+        yield path, value
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(value.items()) if isinstance(value, dict) else iter(enumerate(value))
+
+
+def identity(value: Any) -> Any:
+    """A hashable form in which equal JSON values, and only those, are equal."""
+    if isinstance(value, dict):
+        return "object", tuple(sorted((key, identity(member)) for key, member in value.items()))
+    if isinstance(value, list):
+        return "list", tuple(identity(member) for member in value)
+    return ("truth" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"), value
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+def _words_of(path: tuple) -> tuple[str, ...]:
+    """The words of the last name on a path: ("orders", 0, "orderId") → ("order", "id")."""
+    name = next((key for key in reversed(path) if isinstance(key, str)), "")
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """One name ends with the other: `ticket_id` and `id`."""
+    short, long = sorted((a, b), key=len)
+    return bool(short) and long[len(long) - len(short) :] == short

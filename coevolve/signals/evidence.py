@@ -1,0 +1,51 @@
+"""The second pass: a chosen candidate becomes a signal with its task and trimmed trajectories.
+
+Chat text is left out and long observations are cut; what was cut is said in place. A record carries all that exploration needs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from coevolve.records import Signal, Step, Trajectory, content_id
+from coevolve.signals.candidate import Candidate
+from coevolve.signals.source import Source
+from coevolve.signals.tally import Rows
+from coevolve.signals.views import Full
+
+
+def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: int) -> Signal:
+    """Reads the candidate's evidence. Its task is the one it is about, or that of the first trajectory."""
+    rollouts = [source.read(rows.place(row)) for row in candidate.rows]
+    about = candidate.task_id or (rollouts[0].task_id if rollouts else "")
+    task = next((r.task for r in rollouts if r.task_id == about and r.task is not None), None)
+    return Signal(
+        id=content_id("signal", candidate.kind, candidate.env, about, candidate.pattern, candidate.iteration),
+        kind=candidate.kind,
+        task_id=about,
+        env=candidate.env,
+        iteration=candidate.iteration,
+        strength=round(candidate.strength, 6),
+        statistic=candidate.statistic,
+        pattern=list(candidate.pattern),
+        history=candidate.history,
+        evidence=[_trajectory(rollout, observation_chars) for rollout in rollouts],
+        task=task,
+    )
+
+
+def _trajectory(rollout: Full, observation_chars: int) -> Trajectory:
+    return Trajectory(
+        rollout=rollout.id,
+        success=bool(rollout.verdict),
+        score=rollout.score if rollout.score is not None else float(bool(rollout.verdict)),
+        stop_reason=rollout.stop_reason,
+        steps=[_trim(step, observation_chars) for step in rollout.steps],
+    )
+
+
+def _trim(step: Step, limit: int) -> Step:
+    text = step.observation
+    if len(text) > limit:
+        text = f"{text[:limit]} … ({len(text) - limit} more characters)"
+    return msgspec.structs.replace(step, observation=text, message=None)

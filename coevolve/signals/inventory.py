@@ -1,0 +1,61 @@
+"""What the environment offers: its tools and their apps, from a worker's description or a file of tools."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from coevolve.errors import UsageError
+
+
+class Inventory(NamedTuple):
+    env: str | None
+    """The environment it belongs to; None: to whatever the rollouts name."""
+    tools: dict[str, str]
+    """Tool → app (may be empty), in the order of the description."""
+
+    @property
+    def apps(self) -> list[str]:
+        return sorted(set(self.tools.values()))
+
+    def covers(self, env: str) -> bool:
+        return self.env in (None, env)
+
+    def coverage(self, called: Collection[str]) -> dict[str, float]:
+        """Per app the part of its tools that were called."""
+        offered, used = Counter(self.tools.values()), Counter(self.tools[t] for t in called if t in self.tools)
+        return {app: used[app] / count for app, count in offered.items()}
+
+
+class _Tool(Struct):
+    name: str
+    app: str = ""
+
+
+class _Description(Struct):
+    tools: list[_Tool]
+
+
+def inventory(env: str | None, tools: dict[str, str]) -> Inventory:
+    """Tools without an app get the name before their first dot."""
+    return Inventory(env, {name: app or name.split(".", 1)[0] for name, app in tools.items()})
+
+
+def load(path: str | os.PathLike[str]) -> Inventory:
+    """From a JSON file: a list of tools ({"name", "app"?}) or an object that holds such a list as `tools` (`describe`)."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    try:
+        found = msgspec.json.decode(content, type=list[_Tool] | _Description)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: no list of tools: {error}") from error
+    tools = found.tools if isinstance(found, _Description) else found
+    return inventory(None, {tool.name: tool.app for tool in tools})

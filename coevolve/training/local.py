@@ -1,0 +1,299 @@
+"""The `local` backend: GRPO in one process, one iteration of the loop per call (DESIGN §6, objective: training.grpo).
+
+In: the iteration's tasks. Out: its rollouts, in RUN/iterations/NNN/rollouts.jsonl. Each of the `steps` steps samples
+`samples` rollouts of `batch` tasks with the current weights (training.batches says which tasks) and does one update on them.
+
+A call for a finished iteration changes nothing. A killed one is done again from the last checkpoint and gives the same
+bytes: tasks, draws and arithmetic are functions of settings, step and tasks (on a CPU with one thread). The reference
+policy is the one the run began with; with LoRA it is the model without its adapters.
+
+Environment faults are masked; when more than `max_env_errors` of a step's rollouts are lost, the run fails before the
+update. Weights or losses that aren't finite fail it too; the last checkpoint stays good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coevolve.agents.drivers import LocalPolicy
+from coevolve.agents.rollout import rollouts
+from coevolve.errors import CoevolveError, UsageError
+from coevolve.models.transformers_lm import LocalModel, identity
+from coevolve.records import Rollout, Task
+from coevolve.training import batches, grpo, metrics
+from coevolve.training.state import RunState
+from coevolve.training.update import Objective, Reference, Sample, Update, update
+
+if TYPE_CHECKING:
+    from coevolve.environments.client import Pool
+
+OnStep = Callable[[dict[str, Any]], None]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides a run's bytes. Defaults: the paper's, except batch (paper: 32 tasks)."""
+
+    model: str
+    steps: int = 10
+    batch: int = 12
+    samples: int = 8
+    seed: int = 0
+    temperature: float = 0.9
+    lr: float = 1e-6
+    weight_decay: float = 0.01
+    beta: float = 1e-3
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    clip_dual: float = 3.0
+    grad_clip: float = 1.0
+    reward: str = "success"
+    newest_share: float = 0.5
+    drop_zero_variance: bool = False
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_turn_tokens: int | None = None
+    lora_rank: int | None = None
+    dtype: str | None = None
+    keep_tokens: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what can't train; raised by msgspec as it is."""
+        if self.reward not in ("success", "progress"):
+            raise UsageError(f"--reward takes success or progress, not {self.reward!r}")
+        if self.steps < 1 or self.batch < 1 or self.samples < 2:
+            raise UsageError(
+                "--steps and --batch must be at least 1 and --samples at least 2: advantages compare a group"
+            )
+        if not self.temperature > 0:
+            raise UsageError("--temperature must be above 0: GRPO needs different rollouts of one task")
+
+
+def train(
+    tasks: list[Task],
+    settings: Settings,
+    run: str,
+    pool: Pool,
+    *,
+    iteration: int | None = None,
+    save_every: int | None = None,
+    keep_checkpoints: int = 1,
+    device: str | None = None,
+    threads: int | None = None,
+    max_env_errors: float = 0.25,
+    on_step: OnStep | None = None,
+) -> Path:
+    """Trains one iteration (default: the one after the last finished) and returns the file of its rollouts.
+
+    `on_step` gets each step's metrics. Raises UsageError for tasks, settings or an iteration that don't fit the run,
+    Partial while another process trains it, CoevolveError when it can't go on.
+    """
+    if not tasks:
+        raise UsageError("no tasks to train on")
+    with RunState(run, settings) as state:
+        finished = state.step // settings.steps
+        iteration = finished + 1 if iteration is None else iteration
+        if not 1 <= iteration <= finished + 1:
+            raise UsageError(
+                f"{run}: iteration {iteration} can't be trained: iteration {finished} is the last finished one"
+            )
+        state.begin(iteration, tasks, started=state.step > (iteration - 1) * settings.steps)
+        if iteration == finished + 1:
+            trainer = _Trainer(settings, state, pool, device, threads)
+            trainer.iterate(tasks, iteration, save_every or settings.steps, keep_checkpoints, max_env_errors, on_step)
+        return state.finish(iteration)
+
+
+class _Trainer:
+    """The weights, the optimiser and the reference, from the newest checkpoint."""
+
+    def __init__(self, settings: Settings, state: RunState, pool: Pool, device: str | None, threads: int | None):
+        import torch
+
+        self._settings, self._state, self._pool = settings, state, pool
+        torch.manual_seed(settings.seed)  # fresh adapters are drawn at random
+        self._model = _load(settings, str(state.checkpoint or settings.model), device, threads, settings.lora_rank)
+        trained = [p for p in self._model.model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay)
+        if state.checkpoint:
+            saved = torch.load(state.checkpoint / "optimizer.pt", map_location=self._model.device, weights_only=True)
+            self._optimizer.load_state_dict(saved)
+        self._reference = self._frozen(device, threads)
+        self._policy = LocalPolicy(identity(settings.model), self._model, settings.temperature)
+        self._objective = Objective(
+            settings.beta,
+            grpo.Clip(settings.clip_low, settings.clip_high, settings.clip_dual),
+            settings.temperature,
+            settings.grad_clip,
+        )
+
+    def _frozen(self, device: str | None, threads: int | None) -> Reference:
+        if self._settings.beta == 0:
+            return Reference(None)
+        if self._settings.lora_rank:
+            return Reference(None, adapters_of=self._model)
+        model = _load(self._settings, self._settings.model, device, threads, None)
+        model.model.requires_grad_(False)
+        return Reference(model)
+
+    def iterate(
+        self,
+        tasks: list[Task],
+        iteration: int,
+        save_every: int,
+        keep: int,
+        max_env_errors: float,
+        on_step: OnStep | None,
+    ) -> None:
+        state, last = self._state, iteration * self._settings.steps
+        state.rewind(iteration)
+        for step in range(state.step, last):
+            batch = batches.plan(
+                tasks,
+                seed=self._settings.seed,
+                step=step,
+                size=self._settings.batch,
+                newest_share=self._settings.newest_share,
+            )
+            began = time.perf_counter()
+            played = self._sample(batch.tasks, iteration, step)
+            seconds = time.perf_counter() - began
+            _check_faults(played, max_env_errors)
+            report = self._step(played, batch, iteration, step, seconds)
+            kept = played if self._settings.keep_tokens else [_without_tokens(r) for r in played]
+            state.append(state.part(iteration), kept)
+            state.append(state.path / "metrics.jsonl", [report])
+            if on_step:
+                on_step(report)
+            if (step + 1) % save_every == 0 or step + 1 == last:
+                state.save(step + 1, self._write, {"iteration": iteration, "policy": self._policy.name}, keep)
+
+    def _sample(self, tasks: list[Task], iteration: int, step: int) -> list[Rollout]:
+        s = self._settings
+        return list(
+            rollouts(
+                tasks,
+                self._policy,
+                self._pool,
+                samples=s.samples,
+                seed=s.seed,
+                iteration=iteration,
+                step=step,
+                max_steps=s.max_steps,
+                keep_tokens=True,
+            )
+        )
+
+    def _step(
+        self, played: list[Rollout], batch: batches.Batch, iteration: int, step: int, seconds_rollout: float
+    ) -> dict[str, Any]:
+        samples, rewards, informative = _samples(played, self._settings.reward, self._settings.drop_zero_variance)
+        began = time.perf_counter()
+        done = None
+        if any(sum(s.mask[1:]) for s in samples):
+            done = update(self._model, self._reference, self._optimizer, samples, self._objective)
+        seconds = time.perf_counter() - began
+        return metrics.line(
+            {
+                "step": step + 1,
+                "iteration": iteration,
+                "groups": len(batch.tasks),
+                "informative_share": informative / len(batch.tasks),
+                "newest_share": batch.newest / len(batch.tasks),
+                "lr": self._settings.lr,
+                "seconds_rollout": round(seconds_rollout, 4),
+                **_rollout_metrics(played, rewards),
+                **_update_metrics(done, seconds),
+            }
+        )
+
+    def _write(self, directory: Path) -> None:
+        import torch
+
+        self._model.model.save_pretrained(directory)
+        self._model.tokenizer.save_pretrained(directory)
+        torch.save(self._optimizer.state_dict(), directory / "optimizer.pt")
+
+
+def _load(settings: Settings, name: str, device: str | None, threads: int | None, lora_rank: int | None) -> LocalModel:
+    return LocalModel.load(
+        name,
+        device=device,
+        dtype=settings.dtype,
+        threads=threads,
+        lora_rank=lora_rank,
+        max_tokens=settings.max_tokens,
+        max_turn_tokens=settings.max_turn_tokens,
+    )
+
+
+def _check_faults(played: list[Rollout], limit: float) -> None:
+    lost = [r for r in played if r.stop_reason == "env_error"]
+    if len(lost) > limit * len(played):
+        raise CoevolveError(
+            f"the environment failed in {len(lost)} of {len(played)} rollouts, more than --max-env-errors {limit:g}: {lost[0].error}"
+        )
+
+
+def _samples(played: list[Rollout], reward: str, drop: bool) -> tuple[list[Sample], list[float], int]:
+    """The update's samples, the unmasked rollouts' rewards, and the number of groups with a policy gradient."""
+    import torch
+
+    rewards = [float(r.success) if reward == "success" else r.progress for r in played]
+    kept = [r.stop_reason != "env_error" for r in played]
+    groups = [r.group for r in played]
+    advantages = grpo.group_advantages(torch.tensor(rewards, dtype=torch.float64), groups, torch.tensor(kept)).tolist()
+    informative = {group for group, advantage in zip(groups, advantages, strict=True) if advantage}
+    samples = [
+        Sample(r.token_ids, r.mask, r.logprobs, advantage)
+        for r, advantage, keep in zip(played, advantages, kept, strict=True)
+        if keep and r.token_ids and (r.group in informative or not drop)
+    ]
+    return samples, [r for r, keep in zip(rewards, kept, strict=True) if keep], len(informative)
+
+
+def _without_tokens(rollout: Rollout) -> Rollout:
+    return msgspec.structs.replace(rollout, token_ids=None, mask=None, logprobs=None)
+
+
+def _rollout_metrics(played: list[Rollout], rewards: list[float]) -> dict[str, Any]:
+    count = len(played)
+    kept = [r for r in played if r.stop_reason != "env_error"]
+    mean = sum(rewards) / max(1, len(rewards))
+    replies = sum(m["role"] == "assistant" for r in played for m in r.messages)
+    return {
+        "reward_mean": mean,
+        "reward_std": (sum((r - mean) ** 2 for r in rewards) / max(1, len(rewards) - 1)) ** 0.5,
+        "success_mean": sum(r.success for r in kept) / max(1, len(kept)),
+        "masked_share": 1 - len(kept) / count,
+        "stop_reasons": dict(sorted(Counter(r.stop_reason for r in played).items())),
+        "turns_mean": replies / count,
+        "steps_mean": sum(len(r.steps) for r in played) / count,
+        "length_mean": sum(len(r.token_ids or []) for r in played) / count,
+        "sampled_tokens": sum(r.usage.completion_tokens for r in played),
+    }
+
+
+def _update_metrics(done: Update | None, seconds: float) -> dict[str, Any]:
+    values = done or Update(*[0.0] * 10, tokens=0, seconds_reference=0.0)
+    return {
+        "updated": done is not None,
+        "update_tokens": values.tokens,
+        "loss": values.loss,
+        "policy_loss": values.policy_loss,
+        "kl": values.kl,
+        "entropy": values.entropy,
+        "clip_low": values.clip_low,
+        "clip_high": values.clip_high,
+        "clip_dual": values.clip_dual,
+        "grad_norm": values.grad_norm,
+        "logprob_gap_mean": values.gap_mean,
+        "logprob_gap_max": values.gap_max,
+        "seconds_reference": round(values.seconds_reference, 4),
+        "seconds_update": round(seconds - values.seconds_reference, 4),
+    }

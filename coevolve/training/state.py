@@ -1,0 +1,167 @@
+"""A training run on disk: what a killed run needs to go on as if nothing had happened.
+
+    RUN/config.json               settings that decide the bytes; a call with others is refused
+    RUN/metrics.jsonl             one line per step (training.metrics)
+    RUN/policy                    link to the newest checkpoint, a Hugging Face directory
+    RUN/checkpoints/step-000010/  model and tokenizer in Hugging Face form, optimizer.pt, trainer.json
+    RUN/iterations/001/training.json, rollouts.jsonl   what the iteration was trained on, and its rollouts
+
+Checkpoints and finished rollout files appear under their names whole. Rollouts of an unfinished iteration are in
+`rollouts.part.jsonl`; on resumption it and the metrics lose what is beyond the last checkpoint. One process per run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from coevolve import jsonl
+from coevolve.errors import Partial, UsageError, WriteFailed
+from coevolve.records import Task, content_id
+
+
+class IterationState(msgspec.Struct, frozen=True):
+    """What an iteration is trained on."""
+
+    iteration: int
+    tasks: int
+    digest: str
+
+
+class _Step(msgspec.Struct):
+    step: int
+
+
+class RunState:
+    """Open it with `with`; holds the run's lock."""
+
+    def __init__(self, run: str, settings: msgspec.Struct):
+        self.path = Path(run)
+        self._settings = msgspec.to_builtins(settings)
+        self._lock: IO[bytes] | None = None
+
+    def __enter__(self) -> RunState:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / "train.lock", "wb")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise Partial(
+                f"{self.path}: another process is training this run; wait for it, or choose another --run"
+            ) from None
+        except OSError as error:
+            raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
+        try:
+            self._check_settings()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def _check_settings(self) -> None:
+        file = self.path / "config.json"
+        if not file.exists():
+            with jsonl.atomic(file) as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(self._settings)) + b"\n")
+            return
+        old = msgspec.json.decode(file.read_bytes())
+        names = sorted(k for k in {*old, *self._settings} if old.get(k) != self._settings.get(k))
+        if names:
+            changed = ", ".join(f"{k} was {old.get(k)!r}" for k in names)
+            raise UsageError(
+                f"{file}: the run was begun with other settings ({changed}). Use the same ones, or another --run"
+            )
+
+    @property
+    def step(self) -> int:
+        """Optimiser steps done at the newest checkpoint, 0 without one."""
+        newest = self.checkpoint
+        return int(newest.name.removeprefix("step-")) if newest else 0
+
+    @property
+    def checkpoint(self) -> Path | None:
+        return max((self.path / "checkpoints").glob("step-*"), default=None)
+
+    def directory(self, iteration: int) -> Path:
+        return self.path / "iterations" / f"{iteration:03d}"
+
+    def rollouts(self, iteration: int) -> Path:
+        return self.directory(iteration) / "rollouts.jsonl"
+
+    def part(self, iteration: int) -> Path:
+        return self.directory(iteration) / "rollouts.part.jsonl"
+
+    def begin(self, iteration: int, tasks: list[Task], started: bool) -> None:
+        """Notes the iteration's tasks; with `started`, they must be the ones noted before."""
+        file = self.directory(iteration) / "training.json"
+        noted = IterationState(iteration, len(tasks), content_id("tasks", tasks))
+        if started and file.exists() and msgspec.json.decode(file.read_bytes(), type=IterationState) != noted:
+            raise UsageError(
+                f"{self.path}: iteration {iteration} was trained on other tasks. Use the same, or another --run"
+            )
+        if not started:
+            jsonl.write(file, [noted])
+
+    def rewind(self, iteration: int) -> None:
+        """Drops rollouts and metrics of steps that the newest checkpoint doesn't have."""
+        _keep(self.part(iteration), lambda step: step < self.step)
+        _keep(self.path / "metrics.jsonl", lambda step: step <= self.step)
+
+    def append(self, file: Path, lines: list[object]) -> None:
+        try:
+            with open(file, "ab", buffering=jsonl.BUFFER) as stream:
+                stream.writelines(jsonl.encode(line) for line in lines)
+        except OSError as error:
+            raise WriteFailed(f"{file}: cannot write: {error.strerror}") from error
+
+    def save(self, step: int, write: Callable[[Path], None], about: dict[str, Any], keep: int) -> Path:
+        """Writes a checkpoint by `write(directory)`, points RUN/policy at it, keeps the newest `keep` ones."""
+        final = self.path / "checkpoints" / f"step-{step:06d}"
+        temporary = final.with_name(f".{final.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            write(temporary)
+            jsonl.write(temporary / "trainer.json", [{"step": step, **about}])
+            os.replace(temporary, final)
+            self._point(final)
+        except Exception as error:  # torch and safetensors have errors of their own for a full disk
+            raise WriteFailed(f"{final}: the checkpoint cannot be written: {error}") from error
+        for old in sorted(final.parent.glob("step-*"))[: -max(1, keep)]:
+            shutil.rmtree(old)
+        return final
+
+    def _point(self, checkpoint: Path) -> None:
+        link = self.path / ".policy.tmp"
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("checkpoints") / checkpoint.name)
+        os.replace(link, self.path / "policy")
+
+    def finish(self, iteration: int) -> Path:
+        """The iteration's rollouts under their final name; safe to repeat."""
+        file = self.rollouts(iteration)
+        if self.part(iteration).exists():
+            os.replace(self.part(iteration), file)
+        if not file.exists() or not file.stat().st_size:
+            raise UsageError(f"{file}: the iteration's rollouts are gone (was standard output redirected onto them?)")
+        return file
+
+
+def _keep(file: Path, wanted: Callable[[int], bool]) -> None:
+    """Keeps the whole lines of the wanted steps."""
+    if not file.exists():
+        return
+    lines = [line + b"\n" for line in file.read_bytes().split(b"\n")[:-1]]
+    kept = [line for line in lines if wanted(msgspec.json.decode(line, type=_Step).step)]
+    with jsonl.atomic(file) as stream:
+        stream.writelines(kept)

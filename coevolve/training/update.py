@@ -1,0 +1,182 @@
+"""One optimiser step on a batch of rollouts: micro-batches whose gradients add up to the whole batch's token mean.
+
+Rows are sorted by length and packed into micro-batches of bounded padded size, so a long row doesn't pad the short ones.
+Padding is on the right: with a causal model no real token sees it. Old log-probabilities are the sampler's own where the
+sampler's and the trainer's passes are the same arithmetic (float32); otherwise those of the weights before this step, which
+at one update per batch are the current ones. Log-probabilities are taken at the sampling temperature everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from coevolve.errors import CoevolveError
+from coevolve.training import grpo
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from coevolve.models.transformers_lm import LocalModel
+
+LOGIT_BYTES = 1 << 29
+"""Size of a micro-batch's logits; an update holds about four times that."""
+MICRO_TOKENS = 16_384
+
+
+class Sample(NamedTuple):
+    """A rollout as the update sees it."""
+
+    token_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    advantage: float
+
+
+class Objective(NamedTuple):
+    beta: float
+    clip: grpo.Clip
+    temperature: float
+    grad_clip: float
+
+
+class Update(NamedTuple):
+    """Token means over the update; see training.metrics."""
+
+    loss: float
+    policy_loss: float
+    kl: float
+    entropy: float
+    clip_low: float
+    clip_high: float
+    clip_dual: float
+    gap_mean: float
+    gap_max: float
+    grad_norm: float
+    tokens: int
+    seconds_reference: float
+
+
+class Reference:
+    """The frozen policy: a model of its own, or the trained one with its adapters off. None: no reference."""
+
+    def __init__(self, model: LocalModel | None, adapters_of: LocalModel | None = None):
+        self._model, self._adapters_of = model, adapters_of
+
+    def logprobs(self, ids: Tensor, mask: Tensor, temperature: float) -> Tensor | None:
+        import torch
+
+        model = self._model or self._adapters_of
+        if model is None:
+            return None
+        off = self._adapters_of.model.disable_adapter() if self._adapters_of else contextlib.nullcontext()
+        with torch.no_grad(), off:
+            return token_logprobs(model, ids, mask, temperature)[0]
+
+
+def token_logprobs(model: LocalModel, ids: Tensor, mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probabilities [M] and entropies [M] (no gradient) of the tokens where mask [B, L] is 1; position 0 has none."""
+    import torch
+
+    with model.passes():
+        logits = model.forward(ids[:, :-1])
+    chosen = mask[:, 1:].bool()
+    scores = torch.log_softmax(logits[chosen].float() / (temperature or 1.0), -1)
+    with torch.no_grad():
+        entropies = grpo.entropy(scores)
+    return scores.gather(1, ids[:, 1:][chosen][:, None])[:, 0], entropies
+
+
+def micro_batches(lengths: list[int], limit: int) -> list[list[int]]:
+    """Indices in order of length, cut so that rows times longest row stays within `limit` (one row always fits)."""
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+        if batches and (len(batches[-1]) + 1) * lengths[i] <= limit:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+def update(
+    model: LocalModel,
+    reference: Reference,
+    optimizer: torch.optim.Optimizer,
+    samples: list[Sample],
+    objective: Objective,
+) -> Update:
+    """Adds up the gradients of all samples and steps once. At least one policy token is needed.
+
+    Raises CoevolveError when loss or gradient aren't finite; the weights are then as before.
+    """
+    import torch
+
+    total = sum(sum(s.mask[1:]) for s in samples)
+    vocabulary = model.model.get_input_embeddings().num_embeddings
+    limit = min(MICRO_TOKENS, max(1, LOGIT_BYTES // (4 * vocabulary)))
+    optimizer.zero_grad(set_to_none=True)
+    sums: dict[str, float] = dict.fromkeys(Update._fields[:9], 0.0)
+    reference_seconds = 0.0
+    for indices in micro_batches([len(s.token_ids) for s in samples], limit):
+        part = _tensors([samples[i] for i in indices], model.device)
+        began = time.perf_counter()
+        fixed = reference.logprobs(part.ids, part.mask, objective.temperature)
+        reference_seconds += time.perf_counter() - began
+        _accumulate(model, part, fixed, objective, total, sums)
+    parameters = [p for p in model.model.parameters() if p.requires_grad]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, objective.grad_clip).item()
+    if not math.isfinite(norm) or not math.isfinite(sums["loss"]):
+        raise CoevolveError("the loss or its gradient is not finite: training diverged (a lower --lr helps)")
+    optimizer.step()
+    return Update(**sums, grad_norm=norm, tokens=total, seconds_reference=reference_seconds)
+
+
+class _Part(NamedTuple):
+    """A micro-batch: ids and mask [B, L], and per policy token [M] the sampler's log-probability and the advantage."""
+
+    ids: Tensor
+    mask: Tensor
+    sampled: Tensor
+    advantages: Tensor
+
+
+def _tensors(samples: list[Sample], device: torch.device) -> _Part:
+    import torch
+
+    length = max(len(s.token_ids) for s in samples)
+    ids = torch.tensor([s.token_ids + [0] * (length - len(s.token_ids)) for s in samples], device=device)
+    mask = torch.tensor([s.mask + [0] * (length - len(s.mask)) for s in samples], device=device)
+    own = [(p, s.advantage) for s in samples for p, m in zip(s.logprobs[1:], s.mask[1:], strict=True) if m]
+    pairs = torch.tensor(own, dtype=torch.float32, device=device).reshape(-1, 2)
+    return _Part(ids, mask, pairs[:, 0], pairs[:, 1])
+
+
+def _accumulate(
+    model: LocalModel, part: _Part, fixed: Tensor | None, objective: Objective, total: int, sums: dict[str, float]
+) -> None:
+    """Backward pass of one micro-batch; adds its shares of the token means to `sums`."""
+    import torch
+
+    logprobs, entropies = token_logprobs(model, part.ids, part.mask, objective.temperature)
+    old = logprobs.detach() if model.autocast else part.sampled
+    policy = grpo.policy_loss(logprobs, old, part.advantages, objective.clip)
+    kl = grpo.kl_k3(logprobs, fixed) if fixed is not None else torch.zeros_like(logprobs)
+    loss = grpo.token_mean(policy.loss + objective.beta * kl, total)
+    loss.backward()
+    gap = (logprobs.detach() - part.sampled).abs()
+    shares = {
+        "loss": loss.detach(),
+        "policy_loss": grpo.token_mean(policy.loss.detach(), total),
+        "kl": grpo.token_mean(kl.detach(), total),
+        "entropy": grpo.token_mean(entropies, total),
+        "clip_low": grpo.token_mean(policy.clipped_low, total),
+        "clip_high": grpo.token_mean(policy.clipped_high, total),
+        "clip_dual": grpo.token_mean(policy.clipped_dual, total),
+        "gap_mean": grpo.token_mean(gap, total),
+    }
+    for name, value in shares.items():
+        sums[name] += value.item()
+    sums["gap_max"] = max(sums["gap_max"], gap.max().item() if len(gap) else 0.0)

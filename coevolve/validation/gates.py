@@ -1,0 +1,129 @@
+"""What has to hold before execution says that a task is valid.
+
+`strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
+the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; every
+given argument of a synthetic task is said in its query (SPEC sections 3 and 4, research/bfcl.md section 6). `paper` is the paper's
+own gate, to the letter: the solution succeeds, or its reward is positive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from coevolve.environments.protocol import Tool
+from coevolve.environments.replay import Episode, Job, checked_responses, outcome
+from coevolve.provenance import at, identity, sources
+from coevolve.records import Step, Task, canonical
+
+Gate = Literal["strict", "paper"]
+
+
+class Failure(NamedTuple):
+    verdict: Literal["invalid", "nondeterministic", "timeout", "trivial"]
+    reason: str
+
+
+def paper(episode: Episode) -> Failure | None:
+    """The goal is reached, or the reward is positive."""
+    return None if episode.graded.success or reward(episode) > 0 else Failure("invalid", "no success and no reward")
+
+
+def reward(episode: Episode) -> float:
+    """The environment's score or dense progress, whichever is more."""
+    return max(episode.graded.score, episode.graded.progress)
+
+
+def form(task: Task) -> Failure | None:
+    """What can be seen without execution."""
+    if not any(task.solution):
+        return Failure("trivial", "the solution does nothing")
+    if len(task.solution) != len(task.query):
+        return Failure("invalid", f"{len(task.query)} user turns, {len(task.solution)} turns of actions")
+    return None
+
+
+def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Failure | None:
+    """The first rule that the replays break; controls come after."""
+    first = replays[0]
+    if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
+        return Failure("timeout", "an action ran out of time")
+    if any(canonical(episode.results) != canonical(first.results) for episode in replays):
+        return Failure("nondeterministic", "two replays differ")
+    if first.failure:
+        return Failure("invalid", f"a call of the solution fails: {first.failure}")
+    if not first.graded.success:
+        return Failure("invalid", f"the verifier rejects the solution: {first.graded.reason or 'no reason given'}")
+    if task.effects and outcome(tools, Job(task.start, task.solution), first) != task.effects:
+        return Failure("invalid", "other effects than the task claims")
+    if task.origin.kind == "synthesis":
+        return _idle_turn(task, tools, first) or _unsaid(task, tools, first)
+    return None
+
+
+def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure | None:
+    for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True)):
+        if not any(result.effects for result in results) and not checked_responses(tools, actions, results):
+            return Failure("invalid", f"turn {turn} has no effect and no compared response")
+    return None
+
+
+def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure | None:
+    """A given argument that no turn of the query up to its own says."""
+    executed = steps(task, episode)
+    for step, found in zip(executed, sources(executed, _apps(tools)), strict=True):
+        text = "\n".join(task.query[: step.turn + 1])
+        for path, source in found.items():
+            if source.step is None and not _said(step.action.arguments, path, tools[step.action.tool], text):
+                return Failure("invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}")
+    return None
+
+
+def steps(task: Task, episode: Episode) -> list[Step]:
+    """The replayed solution as steps."""
+    return [
+        Step(turn, action, result.observation, result.error, result.effects, result.state)
+        for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True))
+        for action, result in zip(actions, results, strict=False)
+    ]
+
+
+def informing(task: Task, tools: Mapping[str, Tool], episode: Episode) -> set[tuple[int, int]]:
+    """(turn, place) of the calls that gave a later call a value which the query does not say."""
+    executed = steps(task, episode)
+    places = [(turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))]
+    found = set()
+    for step, origins in zip(executed, sources(executed, _apps(tools)), strict=True):
+        text = "\n".join(task.query[: step.turn + 1])
+        for path, source in origins.items():
+            if source.step is not None and not _said(step.action.arguments, path, tools[step.action.tool], text):
+                found.add(places[source.step])
+    return found
+
+
+def _apps(tools: Mapping[str, Tool]) -> dict[str, str]:
+    return {name: tool.app for name, tool in tools.items()}
+
+
+def _said(arguments: dict[str, Any], path: tuple, tool: Tool, text: str) -> bool:
+    """Whether a text says an argument, in its own form or in the environment's words."""
+    value, whole = at(arguments, path), arguments[path[0]]
+    schema = tool.parameters.get("properties", {}).get(path[0], {})
+    if "default" in schema and identity(schema["default"]) == identity(whole):
+        return True
+    words = tool.language.words.get(path[0], {}) if tool.language else {}
+    forms = [*_forms(value), *(words[key] for key in (_key(value), _key(whole)) if key in words)]
+    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text, re.IGNORECASE) for form in forms)
+
+
+def _forms(value: Any) -> Iterator[str]:
+    yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and value.is_integer():
+        yield str(int(value))
+
+
+def _key(value: Any) -> str:
+    """The JSON text under which `Language.words` has a value."""
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The loop: train, read the rollouts for weaknesses, explore around them, abstract, validate, merge, train again.
+#
+#   shell/train_loop.sh RUN --model DIR [--env desk] [--tasks FILE] [--iterations 10] [--arm guided] ...
+#
+# Every line below is one stage with one output file. A file appears only when its stage has succeeded, so the script can be
+# killed anywhere and started again with the same arguments: it goes on where it was. Everything is in RUN:
+#
+#   RUN/settings                    the arguments; another set of arguments is refused
+#   RUN/tasks.jsonl                 D_0
+#   RUN/iterations/NNN/             tasks, rollouts, signals, explorations, candidates, verdicts, valid (.jsonl)
+#   RUN/history.json                outcomes of every task in every iteration
+#   RUN/metrics.jsonl               one line per GRPO step
+#   RUN/policy                      the trained policy, a Hugging Face directory
+set -euo pipefail
+
+usage() {
+    cat >&2 <<'HELP'
+usage: shell/train_loop.sh RUN --model DIR [option value]...
+  --env NAME          environment (desk)
+  --tasks FILE        D_0; without it, D_0 is made by unguided exploration
+  --iterations N      training iterations (10)
+  --arm ARM           where new tasks come from: guided, coverage, random, curious, or static for none (guided)
+  --steps N           GRPO steps an iteration (10)
+  --batch N           tasks a step (12)
+  --episodes N        explorations an iteration (64)
+  --explore-steps N   actions an exploration (30)
+  --max-new N         new tasks an iteration at most (32)
+  --initial N         tasks in D_0 at most, where it is made here (100)
+  --seed N            (0)
+  --workers N         environment processes (1)
+  --train "FLAGS"     further flags of coevolve train, as --train "--lr 3e-4 --temperature 1"
+HELP
+    exit 2
+}
+
+[ $# -ge 1 ] && [ "${1#-}" = "$1" ] || usage
+run=$1; shift
+model="" env=desk tasks="" iterations=10 arm=guided steps=10 batch=12 episodes=64 explore_steps=30 max_new=32 initial=100 seed=0 workers=1 train=""
+while [ $# -gt 0 ]; do
+    [ $# -ge 2 ] || usage
+    case $1 in
+        --model) model=$2 ;; --env) env=$2 ;; --tasks) tasks=$2 ;; --iterations) iterations=$2 ;; --arm) arm=$2 ;;
+        --steps) steps=$2 ;; --batch) batch=$2 ;; --episodes) episodes=$2 ;; --explore-steps) explore_steps=$2 ;;
+        --max-new) max_new=$2 ;; --initial) initial=$2 ;; --seed) seed=$2 ;; --workers) workers=$2 ;; --train) train=$2 ;;
+        *) usage ;;
+    esac
+    shift 2
+done
+[ -n "$model" ] || usage
+case $arm in guided|coverage|random|curious|static) ;; *) usage ;; esac
+
+say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
+
+# stage OUT COMMAND...: runs the command with -o OUT unless OUT is there.
+stage() {
+    local out=$1; shift
+    [ -e "$out" ] || coevolve "$@" --quiet -o "$out"
+}
+
+mkdir -p "$run/iterations"
+settings="model=$model env=$env tasks=$tasks arm=$arm steps=$steps batch=$batch episodes=$episodes explore_steps=$explore_steps max_new=$max_new initial=$initial seed=$seed train=$train"
+if [ -e "$run/settings" ] && [ "$(cat "$run/settings")" != "$settings" ]; then
+    say "$run was begun with other arguments:"; cat "$run/settings" >&2; exit 2
+fi
+printf '%s\n' "$settings" > "$run/settings"
+
+if [ -n "$tasks" ]; then
+    [ -e "$run/tasks.jsonl" ] || cp "$tasks" "$run/tasks.jsonl"
+else
+    say "D_0: unguided exploration of $env"
+    mkdir -p "$run/initial"
+    stage "$run/initial/explorations.jsonl" explore --env "$env" --mode random --episodes $((4 * initial)) --steps "$explore_steps" --seed "$seed" --workers "$workers"
+    stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --seed "$seed" --workers "$workers"
+    stage "$run/initial/valid.jsonl" validate "$run/initial/candidates.jsonl" --verdicts "$run/initial/verdicts.jsonl" --workers "$workers"
+    stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl" --max-new "$initial"
+fi
+
+current=$run/tasks.jsonl
+for i in $(seq 1 "$iterations"); do
+    here=$run/iterations/$(printf %03d "$i")
+    mkdir -p "$here"
+    [ -e "$here/tasks.jsonl" ] || { cp "$current" "$here/tasks.tmp"; mv "$here/tasks.tmp" "$here/tasks.jsonl"; }
+    # shellcheck disable=SC2086 # --train holds several words
+    stage "$here/rollouts.jsonl" train "$here/tasks.jsonl" --run "$run" --model "$model" --iteration "$i" --steps "$steps" --batch "$batch" --seed "$seed" --workers "$workers" $train
+    stage "$here/signals.jsonl" extract-signals "$here/rollouts.jsonl" --history "$run/history.json" --env "$env"
+    if [ "$arm" != static ] && [ "$i" -lt "$iterations" ]; then
+        stage "$here/explorations.jsonl" explore "$here/signals.jsonl" --env "$env" --mode "$arm" --tasks "$here/tasks.jsonl" --episodes "$episodes" --steps "$explore_steps" --iteration "$i" --seed "$seed$i" --workers "$workers"
+        stage "$here/candidates.jsonl" abstract "$here/explorations.jsonl" --seed "$seed" --workers "$workers"
+        stage "$here/valid.jsonl" validate "$here/candidates.jsonl" --verdicts "$here/verdicts.jsonl" --workers "$workers"
+        stage "$here/merged.jsonl" merge "$here/valid.jsonl" --into "$here/tasks.jsonl" --max-new "$max_new"
+        current=$here/merged.jsonl
+    fi
+done
+coevolve report "$run"

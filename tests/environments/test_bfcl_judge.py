@@ -1,0 +1,167 @@
+"""BFCL's verdicts, through a real worker: official tasks, synthetic ones, controls, and sessions side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from environments.bfcl_worker import graded, made, opened, run
+
+from coevolve.environments import install
+from coevolve.records import Call, Start
+
+pytestmark = pytest.mark.bfcl
+
+LAB = Start(
+    config={
+        "classes": ["GorillaFileSystem", "MathAPI"],
+        "state": {
+            "GorillaFileSystem": {
+                "root": {
+                    "shed": {
+                        "type": "directory",
+                        "contents": {
+                            "runs": {
+                                "type": "directory",
+                                "contents": {"one.csv": {"type": "file", "content": "t,v\n0,1\n1,3\n2,9"}},
+                            }
+                        },
+                    }
+                }
+            }
+        },
+    }
+)
+INTO, MAKE = ("cd", {"folder": "runs"}), ("mkdir", {"dir_name": "done"})
+MOVE = ("mv", {"source": "one.csv", "destination": "done"})
+MEAN = ("mean", {"numbers": [4, 8, 15]})
+PAIR = made(LAB, [INTO, MAKE, MOVE], [MEAN])
+
+
+@pytest.mark.parametrize(
+    ("category", "digest"),
+    [("base", "984027041d25ddff"), ("long_context", "330829a9f3814063")],
+)
+def test_reference_solutions_score_one_and_answer_as_the_official_executor(bfcl, category, digest):
+    """All 200 solutions of a category succeed, and their outputs have the digest measured on the official executor."""
+    tasks = bfcl.tasks(category)
+    sessions = [opened(bfcl, task.start) for task in tasks]
+    found = hashlib.sha256()
+    for session, task in zip(sessions, tasks, strict=True):
+        turns = [(session, number, turn) for number, turn in enumerate(task.solution) if turn]
+        for results in bfcl.step(turns):
+            for result in results:
+                found.update(result.observation.encode())
+    grades = bfcl.evaluate(list(zip(sessions, tasks, strict=True)))
+    assert (len(tasks), {(grade.success, grade.score, grade.progress) for grade in grades}) == (200, {(True, 1.0, 1.0)})
+    assert found.hexdigest()[:16] == digest
+    bfcl.close(sessions)
+
+
+def test_doing_nothing_and_the_hollow_control_fail_every_base_task(bfcl):
+    """No official base task is won by silence, nor by one call a turn that tells next to nothing."""
+    tasks = bfcl.tasks("base")
+    for hollow in (False, True):
+        sessions = [opened(bfcl, task.start) for task in tasks]
+        for session, task in zip(sessions, tasks, strict=True):
+            offered = [c for c in bfcl.description.harmless if c["tool"] in session.opened.tools]
+            call = Call(offered[0]["tool"], offered[0]["arguments"])
+            bfcl.step([(session, number, [call]) for number in range(len(task.query))] if hollow else [])
+        grades = bfcl.evaluate(list(zip(sessions, tasks, strict=True)))
+        assert {(grade.success, grade.score) for grade in grades} == {(False, 0.0)}
+        assert hollow or {grade.progress for grade in grades} == {0.0}
+        bfcl.close(sessions)
+
+
+def test_verdicts_equal_the_official_checkers_on_mutated_solutions():
+    """Outputs of all reference calls, and verdicts with their error types on 400 changed solutions, are the official ones."""
+    script = Path(__file__).with_name("bfcl_parity.py")
+    done = subprocess.run([install.python("bfcl"), script, "400", "1"], capture_output=True, check=True)
+    report = json.loads(done.stdout)
+    assert [report[name]["different"] for name in ("base", "long_context", "miss_param")] == [0, 0, 0]
+    assert report["verdicts"]["different"] == []
+    assert min(report["verdicts"]["official"].values()) >= 20, "every kind of verdict must be among them"
+
+
+def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
+    """Two sessions of one task, stepped in turn, do not see each other: 0 and 1, whichever was opened first."""
+    task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_0")
+    for order in ((0, 1), (1, 0)):
+        sessions = [opened(bfcl, task.start), opened(bfcl, task.start)]
+        right, wrong = sessions[order[0]], sessions[order[1]]
+        for number, turn in enumerate(task.solution):
+            for action in turn:
+                bfcl.step([(wrong, number, [Call("cd", {"folder": "archive"})]), (right, number, [action])])
+        assert [graded(bfcl, s, task).score for s in (right, wrong)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("turns", "success", "reason"),
+    [
+        ([[INTO, MAKE, MOVE], [MEAN]], True, ""),
+        ([[("ls", {}), INTO, ("pwd", {}), MAKE, MOVE, ("ls", {})], [MEAN]], True, ""),
+        ([[INTO, MAKE, MOVE, MEAN], [("pwd", {})]], True, ""),
+        ([[INTO, MAKE, MOVE, MEAN], []], False, "empty_turn_model_response in turn 2"),
+        ([[INTO, MAKE], [MOVE, MEAN]], False, "instance_state_mismatch in turn 1"),
+        ([[INTO, MAKE, MOVE], [("mean", {"numbers": [4, 8]})]], False, "execution_response_mismatch in turn 2"),
+        ([[INTO, MAKE, MOVE], [MEAN], [("pwd", {})]], False, "force_terminated in turn 3"),
+        ([[("pwd", {})] * 18 + [INTO, MAKE, MOVE], [MEAN]], False, "force_terminated in turn 1"),
+        ([[("pwd", {})] * 17 + [INTO, MAKE, MOVE], [MEAN]], True, ""),
+        ([[], []], False, "empty_turn_model_response in turn 1"),
+    ],
+)
+def test_a_synthetic_task_is_judged_by_the_same_rules(bfcl, turns, success, reason):
+    """Start by configuration, solution from the task: order is free, turns, states and responses are not."""
+    grade = run(bfcl, PAIR, [[Call(*call) for call in turn] for turn in turns])
+    assert (grade.success, grade.score, grade.reason) == (success, float(success), reason)
+
+
+def test_progress_grows_with_what_is_done_and_is_one_only_on_success(bfcl):
+    """Nothing is 0; more of the solution is more; everything but the last call stays below 1."""
+    steps = [[], [INTO], [INTO, MAKE], [INTO, MAKE, MOVE]]
+    found = [run(bfcl, PAIR, [[Call(*call) for call in turn], []]).progress for turn in steps]
+    found.append(run(bfcl, PAIR, PAIR.solution).progress)
+    assert found[0] == 0.0 and found[-1] == 1.0
+    assert found == sorted(found) and len(set(found)) == len(found)
+
+
+def test_spoiling_the_state_costs_progress(bfcl):
+    """A change that the reference does not make counts against what is right."""
+    clean = run(bfcl, PAIR, [[Call(*INTO), Call(*MAKE)], []]).progress
+    spoilt = run(bfcl, PAIR, [[Call(*INTO), Call(*MAKE), Call("touch", {"file_name": "x.txt"})], []]).progress
+    assert spoilt < clean
+
+
+def test_a_turn_without_reference_calls_may_stay_silent(bfcl):
+    """base_180 asks for nothing that a tool could do in two turns; its solution takes no action there and succeeds."""
+    task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_180")
+    assert task.solution.count([]) == 2 and "empty_turn" in task.tags
+    assert run(bfcl, task, task.solution).success
+
+
+def test_a_session_is_only_graded_on_the_task_that_it_was_opened_for(bfcl):
+    """Another start state than the task's is a fault of the caller, never a verdict."""
+    session = opened(bfcl, LAB)
+    (grade,) = bfcl.evaluate([(session, bfcl.tasks("base")[0])])
+    assert "another start state" in grade.message
+
+
+def test_splits_are_stratified_disjoint_and_complete(bfcl):
+    """Train and test hold 25 tasks of each main class, none twice, and are no halves by position."""
+    train, test = bfcl.tasks("base_train"), bfcl.tasks("base_test")
+    names = [{task.start.name for task in tasks} for tasks in (train, test)]
+    assert not names[0] & names[1] and names[0] | names[1] == {task.start.name for task in bfcl.tasks("base")}
+    for tasks in (train, test):
+        counts = {kind: sum(task.kind == kind for task in tasks) for kind in {task.kind for task in tasks}}
+        assert counts == dict.fromkeys(("GorillaFileSystem", "VehicleControlAPI", "TradingBot", "TravelAPI"), 25)
+        places = [int(task.start.name.rpartition("_")[2]) for task in tasks]
+        assert max(places) - min(places) > 150
+
+
+def test_tasks_that_cannot_be_solved_from_their_words_are_tagged(bfcl):
+    """The three references that nobody could derive are marked, so that training can leave them out."""
+    tagged = [task.start.name for task in bfcl.tasks("base") if "underivable" in task.tags]
+    assert tagged == ["multi_turn_base_4", "multi_turn_base_176", "multi_turn_base_187"]

@@ -1,0 +1,219 @@
+"""Hostile and odd calls to the BFCL worker: nothing is evaluated, nothing leaks, every call is bounded and answered."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from environments.bfcl_worker import act, made, opened, run
+
+from coevolve.environments import install
+from coevolve.environments.client import Pool
+from coevolve.errors import Unreachable
+from coevolve.records import Call, Start
+
+pytestmark = pytest.mark.bfcl
+
+ALL = [
+    "GorillaFileSystem",
+    "MathAPI",
+    "MessageAPI",
+    "TwitterAPI",
+    "TicketAPI",
+    "TradingBot",
+    "TravelAPI",
+    "VehicleControlAPI",
+]
+FILES = {
+    "GorillaFileSystem": {
+        "root": {"top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}}
+    }
+}
+START = Start(config={"classes": ALL, "state": FILES})
+TWEETS = Start(config={"classes": ["TwitterAPI"], "state": {"TwitterAPI": {"authenticated": True}}})
+
+NAMES = [
+    "__import__('os').system",
+    "inspect.os.system",
+    "cd.__self__",
+    "_load_scenario",
+    "__class__",
+    "__init__",
+    "GorillaFileSystem.cd",
+    "vars",
+    "exit",
+    "",
+    "cd\n",
+    "ls()",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_documented_functions_can_be_called(bfcl, name):
+    """Attribute chains, private methods and builtins are names of no tool."""
+    (result,) = act(bfcl, opened(bfcl, START), (name, {}))
+    assert (result.error, result.effects, result.fatal) == ("unknown_tool", [], None)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "error"),
+    [
+        ("cd", {"folder": "d", "__class__": 1}, "bad_argument"),
+        ("cd", {}, "bad_argument"),
+        ("cd", {"folder": ["d"]}, "bad_argument"),
+        ("ls", {"a": "yes"}, "bad_argument"),
+        ("add", {"a": True, "b": 1}, "bad_argument"),
+        ("mean", {"numbers": ["1", "2"]}, "bad_argument"),
+        ("fillFuelTank", {"fuelAmount": "10"}, "bad_argument"),
+        ("touch", {"file_name": "x" * 30_000}, "too_large"),
+        ("mean", {"numbers": [1] * 5_000}, "too_large"),
+        ("power", {"base": 10, "exponent": 2_000_000}, "too_large"),
+        ("power", {"base": 7, "exponent": -900_000}, "too_large"),
+        ("logarithm", {"value": 10, "base": 3, "precision": 300_000}, "too_large"),
+        ("square_root", {"number": 2, "precision": 300_000}, "too_large"),
+        ("round_number", {"number": 5, "decimal_places": -1_000_000_000}, "too_large"),
+        ("add", {"a": 2**80, "b": 1}, "too_large"),
+        (
+            "edit_ticket",
+            {"ticket_id": 1, "updates": {"title": {"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}}}},
+            "too_large",
+        ),
+    ],
+)
+def test_arguments_are_checked_before_anything_runs(bfcl, tool, arguments, error):
+    """Wrong names, wrong types and what would take minutes come back as a readable refusal."""
+    session = opened(bfcl, START)
+    (result,) = act(bfcl, session, (tool, arguments))
+    assert (result.error, result.effects, result.fatal, result.state) == (error, [], None, session.opened.state)
+    assert len(json.loads(result.observation)["error"]) > 10
+
+
+def test_a_refusal_says_how_to_call_the_tool(bfcl):
+    """The policy can learn from it: near names for an unknown tool, the parameters for a wrong argument."""
+    unknown, wrong = act(bfcl, opened(bfcl, START), ("list_user", {}), ("wc", {"file": "a"}))
+    assert "list_users" in unknown.observation
+    assert "file_name: text" in wrong.observation and "mode: text (optional)" in wrong.observation
+
+
+def test_texts_reach_the_tool_verbatim_and_nothing_is_run(bfcl, tmp_path):
+    """Code inside an argument stays text: written, read back equal, and no file appears outside the session."""
+    proof = tmp_path / "proof"
+    text = f"__import__('pathlib').Path({str(proof)!r}).write_text('x') or sort(data) and {{0}} %s"
+    results = act(
+        bfcl,
+        opened(bfcl, START),
+        ("touch", {"file_name": "a"}),
+        ("echo", {"content": text, "file_name": "a"}),
+        ("cat", {"file_name": "a"}),
+    )
+    assert json.loads(results[-1].observation) == {"file_content": text}
+    assert not proof.exists()
+
+
+ITSELF = [("cp", {"source": "d", "destination": "d"})]
+DOUBLING = [
+    call
+    for name in (f"e{number}" for number in range(30))
+    for call in (("cp", {"source": "d", "destination": name}), ("mv", {"source": name, "destination": "d"}))
+]
+
+
+@pytest.mark.parametrize("calls", [ITSELF, DOUBLING], ids=["itself", "doubling"])
+def test_a_state_without_bounds_ends_the_episode_and_not_the_worker(bfcl, calls):
+    """A folder copied into itself, or doubled with every step, is the policy's failure; other sessions go on."""
+    session, other = opened(bfcl, START), opened(bfcl, START)
+    task = made(START, [("mkdir", {"dir_name": "x"})])
+    results = act(bfcl, session, ("mkdir", {"dir_name": "x"}), *calls)
+    assert results[-1].fatal == "corrupt_state"
+    (grade,) = bfcl.evaluate([(session, task)])
+    assert (grade.success, grade.score) == (False, 0.0) and "corrupt_state" in grade.reason
+    (fine,) = act(bfcl, other, ("mkdir", {"dir_name": "x"}))
+    assert fine.error is None and bfcl.evaluate([(other, task)])[0].success
+
+
+def test_a_default_list_of_one_tweet_is_not_another_tweets(bfcl):
+    """Posting and then mentioning must not leave the mention in every tweet to come, in any session."""
+    first, second = opened(bfcl, TWEETS), opened(bfcl, TWEETS)
+    act(bfcl, first, ("post_tweet", {"content": "hi"}), ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]}))
+    (result,) = act(bfcl, second, ("post_tweet", {"content": "hi"}))
+    assert json.loads(result.observation)["mentions"] == []
+    task = made(
+        TWEETS, [("post_tweet", {"content": "hi"}), ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]})]
+    )
+    assert run(bfcl, task, task.solution).success
+
+
+def test_a_precision_is_of_one_call_only(bfcl):
+    """A logarithm prints alike whatever another session asked for in between."""
+    one, other = opened(bfcl, START), opened(bfcl, START)
+    short = ("logarithm", {"value": 10, "base": 3, "precision": 6})
+    before = act(bfcl, one, short)[0].observation
+    act(
+        bfcl,
+        other,
+        ("logarithm", {"value": 10, "base": 3, "precision": 60}),
+        ("square_root", {"number": 2, "precision": 60}),
+    )
+    assert act(bfcl, one, short)[0].observation == before
+    exact = act(bfcl, one, ("square_root", {"number": 2, "precision": 6}))[0].observation
+    assert exact == "{'result': Decimal('1.41421')}"
+
+
+def test_infinite_results_are_text(bfcl):
+    """What the API prints as Infinity stays inside the observation; the protocol's JSON is strict."""
+    (result,) = act(bfcl, opened(bfcl, START), ("multiply", {"a": 1e308, "b": 10.0}))
+    assert result.observation == '{"result": Infinity}'
+
+
+def test_an_error_of_the_api_is_an_error_of_the_result(bfcl):
+    """Error objects, error lists, refusals and exceptions all have a kind; an answer that is no error has none."""
+    calls = [
+        ("cat", {"file_name": "none.txt"}, "not_found"),
+        ("post_tweet", {"content": "hi"}, "denied"),
+        ("get_watchlist", {}, "denied"),
+        ("get_user_tickets", {}, "denied"),
+        ("startEngine", {"ignitionMode": "START"}, "precondition"),
+        ("authenticate_twitter", {"username": "john", "password": "wrong"}, "refused"),
+        ("get_flight_cost", {"travel_from": "XXX", "travel_to": "LAX", "travel_date": "2026-05-01", "travel_class": "first"}, "exception"),
+        ("mkdir", {"dir_name": "d"}, "conflict"),
+        ("pwd", {}, None),
+        ("posting_get_login_status", {}, None),
+    ]  # fmt: skip
+    results = act(bfcl, opened(bfcl, START), *[(tool, arguments) for tool, arguments, _ in calls])
+    assert [result.error for result in results] == [error for _, _, error in calls]
+
+
+def test_a_changed_file_of_the_benchmark_is_noticed_and_named(tmp_path):
+    """A worker whose package differs from the release in one character does not start, and says where."""
+    site = next((install.python("bfcl").parent.parent / "lib").glob("python*/site-packages"))
+    for source in (site / "bfcl_eval").rglob("*.*"):
+        if source.is_file() and "__pycache__" not in source.parts:
+            target = tmp_path / source.relative_to(site)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.symlink(source, target)
+    changed = tmp_path / "bfcl_eval/data/possible_answer/BFCL_v4_multi_turn_base.json"
+    text = changed.read_text()
+    changed.unlink()
+    changed.write_text(text.replace("archive", "Archive", 1))
+    worker = Path(install.__file__).parent / "workers" / "bfcl.py"
+    with pytest.raises(Unreachable, match="possible_answer/BFCL_v4_multi_turn_base.json differs"):
+        with Pool(f"env PYTHONPATH={tmp_path} {install.python('bfcl')} {worker}"):
+            pass
+
+
+def test_unknown_requests_are_refused_in_words(bfcl):
+    """An unknown class, entry or split is a bad request that names what there is."""
+    for start in (Start(name="multi_turn_base_999"), Start(config={"classes": ["NoSuchAPI"]}), Start()):
+        (answer,) = bfcl.open([start])
+        assert answer.kind == "bad_request"
+    with pytest.raises(Exception, match="base_train"):
+        bfcl.tasks("nonsense")
+
+
+def test_actions_that_are_no_calls_are_answered(bfcl):
+    """A block of code is no tool call: it gets the refusal of an unknown tool."""
+    session = opened(bfcl, START)
+    (results,) = bfcl.step([(session, 0, ["import os; os.getcwd()", Call("pwd")])])
+    assert [result.error for result in results] == ["unknown_tool", None]

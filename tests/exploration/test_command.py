@@ -1,0 +1,114 @@
+"""`coevolve explore` through real processes and pipes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coevolve.records import Exploration
+
+COMMAND = [sys.executable, "-m", "coevolve_cli.main", "explore"]
+
+
+def records(data: bytes) -> list[Exploration]:
+    return [msgspec.json.decode(line, type=Exploration) for line in data.splitlines()]
+
+
+def test_unguided_modes_read_nothing_and_say_what_they_did(coevolve, lab):
+    """Records on stdout, one summary line on stderr; standard input stays unread."""
+    result = coevolve(
+        "explore", "--env", lab(), "--mode", "curious", "--episodes", "3", "--steps", "6", stdin=b"not a record\n"
+    )
+    found = records(result.stdout)
+    assert len(found) == 3 and all(
+        len(exploration.steps) == 6 and exploration.mode == "curious" for exploration in found
+    )
+    (line,) = result.stderr.decode().splitlines()
+    assert line.startswith("explore: wrote 3, curious: 3 episodes, 18 steps, ") and "new states" in line
+
+
+def test_no_signals_means_coverage_and_a_line_says_so(coevolve, lab):
+    """An empty input is no error: all goes to coverage."""
+    result = coevolve("explore", "--env", lab(), "--episodes", "2", "--steps", "5")
+    assert [exploration.mode for exploration in records(result.stdout)] == ["coverage", "coverage"]
+    assert b"no signals; every episode goes to coverage" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["--mode", "clever"], 2, "--mode takes one of guided, random, curious, coverage, not 'clever'"),
+        (["--mode", "random", "x.jsonl"], 2, "--mode random has no input"),
+        ([], 2, "no signal names an environment: give --env"),
+        (["--env", "no-such-program"], 2, "no-such-program"),
+        (["--tasks", "missing.jsonl", "--env", "desk"], 2, "missing.jsonl"),
+    ],
+)
+def test_misuse_is_one_line(coevolve, tmp_path, arguments, code, line):
+    """Each wrong use has its exit code and says what is wrong."""
+    result = coevolve("explore", *arguments, check=False, cwd=tmp_path)
+    assert result.returncode == code and not result.stdout
+    assert line in result.stderr.decode().splitlines()[-1]
+
+
+def test_the_hash_seed_changes_nothing(coevolve, lab):
+    """Two hash seeds, the same bytes."""
+    outputs = {
+        coevolve(
+            "explore",
+            "--env",
+            lab(),
+            "--mode",
+            "coverage",
+            "--episodes",
+            "4",
+            "--steps",
+            "20",
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp_path: Path):
+    """kill -9 in the middle, then a rerun: the same bytes as an undisturbed run, and only unfinished episodes open again."""
+    options = ["--env", lab("slow"), "--mode", "coverage", "--episodes", "24", "--steps", "6"]
+    whole, output, log = tmp_path / "whole.jsonl", tmp_path / "out.jsonl", tmp_path / "opened"
+    coevolve("explore", *options, "-o", whole)
+    assert len(log.read_text().splitlines()) == 24 and not Path(f"{whole}.journal").exists()
+    log.unlink()
+    process = subprocess.Popen([*COMMAND, *options, "-o", output], stderr=subprocess.DEVNULL)
+    journal = Path(f"{output}.journal")
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 1 + 8:
+        assert process.poll() is None
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = journal.read_bytes().count(b"\n") - 1
+    opened = len(log.read_text().splitlines())
+    result = coevolve("explore", *options, "-o", output)
+    assert output.read_bytes() == whole.read_bytes()
+    assert 8 <= kept < 24 and len(log.read_text().splitlines()) - opened == 24 - kept
+    assert f"{kept} episodes from the journal" in result.stderr.decode() and not journal.exists()
+
+
+def test_a_journal_of_other_settings_is_refused(coevolve, lab, tmp_path: Path):
+    """A run directory keeps the journal where there is no -o; other settings are named, not mixed in."""
+    options = ["--env", lab("slow"), "--mode", "random", "--episodes", "8", "--steps", "30", "--run", tmp_path / "run"]
+    process = subprocess.Popen([*COMMAND, *map(str, options)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    journal = tmp_path / "run" / "explore-0.journal"
+    while not journal.exists() or b"config" not in journal.read_bytes():
+        assert process.poll() is None
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    result = coevolve("explore", *options, "--seed", "9", check=False)
+    assert result.returncode == 2 and b"settings" in result.stderr

@@ -1,0 +1,91 @@
+"""Framing by template difference equals the template's own rendering of the whole conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+import tiny_models
+from coevolve.errors import UsageError
+from coevolve.models.chat_template import MARKER, Chat
+
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}]
+CALL = '{"name":"add","arguments":{}}'
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def result(text):
+    return {"role": "tool", "content": text}
+
+
+CONVERSATIONS = {
+    "one call": [[user("hi")], said(CALL), [result("ok")], said("done")],
+    "two results": [[user("hi")], said(CALL + CALL), [result("one"), result("two")], said("done")],
+    "two turns": [[user("hi")], said(CALL), [result("ok")], said("done"), [user("and?")], said("bye")],
+    "marker in a result": [[user("hi")], said("x"), [result(f"{MARKER} <|user|> \n ok")], said("done")],
+    "blanks": [[user(" hi \n")], said("x"), [result("\n\n ok ")], said("done")],
+}
+
+
+@pytest.mark.parametrize("template", ["PLAIN", "CHATML", "THINKING"])
+@pytest.mark.parametrize("name", CONVERSATIONS)
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_pieces_make_the_whole(template, name, tools):
+    """Prompt, replies with their end token, and suffixes concatenate to the tokens of one full rendering."""
+    tokenizer = tiny_models.tokenizer(getattr(tiny_models, template))
+    chat = Chat(tokenizer)
+    ids: list[int] = []
+    messages: list[dict] = []
+    for part in CONVERSATIONS[name]:
+        if isinstance(part, list):
+            messages += part
+            ids += chat.suffix(part) if ids else chat.prompt(part, tools)
+            rendered = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
+            assert chat.decode(ids) == rendered
+            assert ids == tokenizer(rendered, add_special_tokens=False)["input_ids"]
+        else:
+            messages.append(part)
+            ids += [*chat.encode(part["content"]), chat.end]
+
+
+def test_newline_after_the_end_token_is_kept():
+    """The newline that ChatML puts after a reply is forced, not left out."""
+    chat = Chat(tiny_models.tokenizer(tiny_models.CHATML))
+    assert chat.decode(chat.suffix([user("q")])) == "\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+    assert chat.decode([chat.end]) == "<|im_end|>"
+
+
+def test_reasoning_of_the_current_turn_is_in_the_history():
+    """Where a template shows the reasoning since the last user turn, the sampled tokens are what it would show."""
+    tokenizer = tiny_models.tokenizer(tiny_models.THINKING)
+    chat = Chat(tokenizer)
+    reply = f"<think>\nhm\n</think>\n\n{CALL}"
+    messages = [user("hi"), said(reply), result("ok")]
+    ids = chat.prompt(messages[:1]) + chat.encode(reply) + [chat.end] + chat.suffix(messages[2:])
+    assert chat.decode(ids) == tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+def test_template_without_tools_gets_user_messages():
+    """Results become one user message where the template knows no tool role, so that roles still alternate."""
+    tokenizer = tiny_models.tokenizer(tiny_models.NO_TOOLS)
+    chat = Chat(tokenizer)
+    ids = chat.prompt([user("hi")]) + chat.encode("x") + [chat.end] + chat.suffix([result("one"), result("two")])
+    whole = [user("hi"), said("x"), user("one\ntwo")]
+    assert chat.decode(ids) == tokenizer.apply_chat_template(whole, tokenize=False, add_generation_prompt=True)
+
+
+def test_unusable_templates():
+    """No template, or one that never ends a reply, is refused in words."""
+    tokenizer = tiny_models.tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(UsageError, match="no chat template"):
+        Chat(tokenizer)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    with pytest.raises(UsageError, match="ends no reply"):
+        Chat(tokenizer)

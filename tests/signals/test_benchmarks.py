@@ -1,0 +1,37 @@
+"""The tables of tests/benchmarks, smaller: what they claim must hold."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks import planted, stationary
+
+
+def test_stationary_policies():
+    """Through the real rule: at most 5 % false forgetting, half of the drops found; the paper's rule is far above."""
+    for p in stationary.RATES:
+        assert stationary.forgetting("calibrated", p, p, 600, "test") <= 0.05
+    for p in (0.5, 0.7, 0.9):
+        assert stationary.forgetting("calibrated", p, p - stationary.DROP, 600, "test") >= 0.5
+    assert stationary.forgetting("paper", 0.4, 0.4, 600, "test") > 0.4
+
+
+@pytest.mark.parametrize("calls", [500, 4000])
+def test_tools_above_the_threshold_are_seldom_rare(calls):
+    """At most 5 % at the worst tool; enough data finds most of the truly rare ones."""
+    found = stationary.rare("calibrated", calls, 40, "test")
+    assert found.worst <= 0.05
+    assert calls < 4000 or found.found > 0.7
+
+
+def test_planted_weaknesses():
+    """Every kind is found where it was planted, alone and together, and is not made up where it was not."""
+    calibrated, paper = planted.measure(2, "calibrated"), planted.measure(2, "paper")
+    for kind, found in calibrated.items():
+        assert found["alone"][0] >= 0.75, kind
+        assert found["alone"][1] >= 0.75, kind
+        assert found["together"][0] >= 0.65, kind
+        assert found["together"][1] >= 0.45, kind
+        assert found["false"] <= 6, kind
+    for kind in ("boundary", "rare"):
+        assert calibrated[kind]["together"][0] > paper[kind]["together"][0] + 0.15
+        assert calibrated[kind]["false"] < paper[kind]["false"] / 5
