@@ -17,6 +17,7 @@ from coevolve.runs import Journal
 from coevolve_cli.streams import (
     Config,
     DryRun,
+    Env,
     ExitStatus,
     Faults,
     Files,
@@ -47,6 +48,7 @@ def command(
     ] = 4,
     seed: Seed = 0,
     workers: Workers = 1,
+    env: Env = None,
     run: RunDir = None,
     rejects: Rejects = None,
     on_error: OnError = "fail",
@@ -70,7 +72,7 @@ def command(
         faults = Faults(on_error, max_errors, rejects)
         with (
             stage("abstract", files, output, faults, quiet=quiet, exit_status=exit_status) as s,
-            Pools(workers) as pools,
+            Pools(workers, env) as pools,
         ):
             reasons: Counter[str] = Counter()
 

@@ -103,7 +103,7 @@ def _play(
     from coevolve.agents.rollout import rollouts
     from coevolve.environments.pools import Pools
 
-    with Pools(workers) as pools, jsonl.atomic(keep or os.devnull) as kept:
+    with Pools(workers, env) as pools, jsonl.atomic(keep or os.devnull) as kept:
         wanted = itertools.islice(tasks if tasks is not None else pools(env).tasks(split), limit)
         for name, group in itertools.groupby(wanted, key=lambda task: task.env):
             pool = pools(env or name)

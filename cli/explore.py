@@ -9,6 +9,7 @@ import typer
 
 from coevolve import jsonl
 from coevolve.environments.client import Pool
+from coevolve.environments.registry import recorded
 from coevolve.errors import UsageError
 from coevolve.exploration.explore import Tally, check, explore
 from coevolve.exploration.plans import MODES, Settings
@@ -102,8 +103,13 @@ def command(
 
 
 def _env(env: str | None, signals: list[Signal]) -> str:
-    if env or signals:
-        return env or signals[0].env
+    names = sorted({recorded(signal.env, env) for signal in signals})
+    if len(names) > 1 or (env and names and names != [env]):
+        raise UsageError(
+            f"the signals are of {', '.join(names)}{f', not {env}' if env else ''}; explore one environment at a time"
+        )
+    if env or names:
+        return env or names[0]
     raise UsageError("no signal names an environment: give --env")
 
 

@@ -150,7 +150,7 @@ def run(argv: list[str]) -> int:
         return _fail(error, error.exit)
     except (KeyboardInterrupt, _Terminated) as error:
         return _fail(_INTERRUPTED, Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.TERMINATED)
-    except Exception as error:  # the boundary: Typer's own errors have an exit code, the rest is a fault of ours
+    except Exception as error:  # noqa: BLE001 - the boundary: Typer's errors carry their message, the rest is a fault of ours
         if type(error).__name__ == "Abort":
             return _fail(_INTERRUPTED, Exit.INTERRUPTED)
         if hasattr(error, "format_message"):

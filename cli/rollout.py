@@ -106,7 +106,7 @@ def command(
         return
     faults = streams.Faults(on_error, max_errors, rejects)
     with streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s:
-        with Pools(workers) as pools, streams.progress("rollouts", quiet=quiet) as advance:
+        with Pools(workers, env) as pools, streams.progress("rollouts", quiet=quiet) as advance:
             own = pools(env).tasks(split) if split else (line.record for line in s.read(Task))
             tasks = list(itertools.islice(own, limit))
             player = make_policy(

@@ -89,7 +89,7 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="NAME|COMMAND",
-        help="desk, bfcl, or the command line of an environment of yours.",
+        help="desk, bfcl, or the command line of an environment of yours; a command in records runs only if named here.",
         show_default=False,
     ),
 ]

@@ -30,6 +30,7 @@ def command(
         str, typer.Option("--model", metavar="DIR|ID", help="The Hugging Face model that the run begins with.")
     ],
     files: streams.Files = None,
+    env: streams.Env = None,
     iteration: Annotated[
         int | None,
         typer.Option(
@@ -141,7 +142,7 @@ def command(
     faults = streams.Faults(on_error, max_errors, rejects)
     with streams.stage("train", files, output, faults, quiet=quiet) as s:
         tasks = [line.record for line in s.read(Task)]
-        with _pool(tasks, workers) as pool:
+        with _pool(tasks, workers, env) as pool:
             rollouts = train(
                 tasks,
                 settings,
@@ -160,15 +161,16 @@ def command(
                 s.write_raw(line)
 
 
-def _pool(tasks: list[Task], workers: int):
+def _pool(tasks: list[Task], workers: int, env: str | None):
     from coevolve.environments.client import Pool
+    from coevolve.environments.registry import recorded
 
     names = sorted({task.env for task in tasks})
     if not names:
         raise UsageError("no tasks to train on")
     if len(names) > 1:
         raise UsageError(f"the tasks are of several environments ({', '.join(names)}); train on one")
-    return Pool(names[0], workers=workers)
+    return Pool(recorded(names[0], env), workers=workers)
 
 
 def _report(metrics: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from coevolve.validation.validate import CHUNK, validate, validity
 from coevolve_cli.streams import (
     Config,
     DryRun,
+    Env,
     ExitStatus,
     Faults,
     Files,
@@ -54,6 +55,7 @@ def command(
         str | None, typer.Option("--verdicts", metavar="FILE", help="Every verdict goes here.", show_default=False)
     ] = None,
     workers: Workers = 1,
+    env: Env = None,
     run: RunDir = None,
     rejects: Rejects = None,
     on_error: OnError = "fail",
@@ -78,7 +80,7 @@ def command(
     try:
         faults = Faults(on_error, max_errors, rejects)
         with stage("validate", files, output, faults, quiet=quiet, exit_status=exit_status) as s, ExitStack() as stack:
-            pools = stack.enter_context(Pools(workers))
+            pools = stack.enter_context(Pools(workers, env))
             record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
             _validate(s, pools, gate, journal, record)
         finished = True

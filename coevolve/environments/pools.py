@@ -1,17 +1,21 @@
-"""The pools of a stage whose records name their environments: each is started when its first record comes, and all end together."""
+"""The pools of a stage whose records name their environments: each is started when its first record comes, and all end together.
+
+A command line that stands in a record is started only if the user named it too (`registry.recorded`).
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
 from coevolve.environments.client import Pool
+from coevolve.environments.registry import recorded
 
 
 class Pools:
     """A context manager; `pools(env)` is the running pool of an environment."""
 
-    def __init__(self, workers: int = 1):
-        self._workers = workers
+    def __init__(self, workers: int = 1, named: str | None = None):
+        self._workers, self._named = workers, named
         self._running: dict[str, Pool] = {}
         self._stack = ExitStack()
 
@@ -24,5 +28,6 @@ class Pools:
 
     def __call__(self, env: str) -> Pool:
         if env not in self._running:
-            self._running[env] = self._stack.enter_context(Pool(env, workers=self._workers))
+            pool = Pool(recorded(env, self._named), workers=self._workers)
+            self._running[env] = self._stack.enter_context(pool)
         return self._running[env]

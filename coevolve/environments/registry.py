@@ -41,6 +41,17 @@ def find(env: str) -> Launch:
     return Launch(env, _command(env), {**os.environ, **_FIXED})
 
 
+def recorded(env: str, named: str | None) -> str:
+    """The environment that a record names, if it may be started: a built-in one, or the command line that the user named
+    too. Records travel; a command in somebody's file is not run because it stands there. Raises UsageError.
+    """
+    if env in BUILT_IN or env == named:
+        return env
+    raise UsageError(
+        f"the records are of the environment {env!r}, a command that is run only if you name it: --env {shlex.quote(env)}"
+    )
+
+
 def _small_environment() -> dict[str, str]:
     passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
     return {**passed, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", **_FIXED}

@@ -8,7 +8,9 @@ import time
 import pytest
 from abstraction_support import SHOP
 
-from conftest import COEVOLVE
+from conftest import COEVOLVE, run
+from coevolve.jsonl import encode
+from coevolve.records import Call, Exploration, Signal, Start, Statistic, Task
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,11 @@ def explored(tmp_path_factory):
 
 def test_an_environment_of_ones_own_goes_through_the_pipe():
     """The shop list in a shell pipe: explored, abstracted, validated, all in words that name no tool."""
-    stages = (["explore", "--env", SHOP, "--mode", "curious", "--episodes", "12"], ["abstract"], ["validate"])
+    stages = (
+        ["explore", "--env", SHOP, "--mode", "curious", "--episodes", "12"],
+        ["abstract", "--env", SHOP],
+        ["validate", "--env", SHOP],
+    )
     processes, previous = [], None
     for stage in stages:
         process = subprocess.Popen([*COEVOLVE, *stage], stdin=previous, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -34,6 +40,22 @@ def test_an_environment_of_ones_own_goes_through_the_pipe():
     assert {"pay the price of tea", "pay the price of milk", "pay the price of bread"} <= queries
     assert any(query.endswith(" on my list") or query.startswith("I need ") for query in queries)
     assert all(task["validity"]["verdict"] == "valid" and task["env"] == SHOP for task in tasks)
+
+
+def test_a_command_in_records_is_not_run(tmp_path):
+    """A command line that only the records name is refused, with the flag that allows it; nothing is started."""
+    mark = tmp_path / "mark"
+    env = f"touch {mark}"
+    start, query, solution = Start(name="s"), ["q"], [[Call("a", {})]]
+    task = Task(id="t", env=env, start=start, query=query, solution=solution)
+    trace = Exploration(id="e", env=env, mode="random", start=start)
+    signal_ = Signal(id="s", kind="rare", task_id="t", env=env, statistic=Statistic("share", 0.1), task=task)
+    inputs = {"validate": task, "rollout": task, "abstract": trace, "explore": signal_}
+    inputs |= {f"train --run {tmp_path / 'r'} --model {tmp_path}": task}
+    for command, record in inputs.items():
+        result = run(*command.split(), stdin=encode(record), check=False)
+        assert result.returncode == 2, command
+        assert b"--env" in result.stderr and not mark.exists(), command
 
 
 def test_same_bytes_again_and_with_more_workers(coevolve, explored):

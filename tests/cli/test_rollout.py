@@ -33,7 +33,7 @@ def records(data):
 
 def test_tasks_in_rollouts_out(tasks):
     """A pipe of tasks gives rollouts in their order; the summary counts them."""
-    result = run("rollout", "--policy", "solution", "--samples", 2, stdin=tasks.read_bytes())
+    result = run("rollout", "--env", SHOP, "--policy", "solution", "--samples", 2, stdin=tasks.read_bytes())
     assert [r.sample for r in records(result.stdout)] == [0, 1] * 12
     assert all(r.success for r in records(result.stdout))
     assert result.stderr == b"rollout: read 12, wrote 24\n"
@@ -60,6 +60,8 @@ def test_killed_and_resumed(tmp_path):
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks(env, 96))
     arguments = [
         "rollout",
+        "--env",
+        env,
         tmp_path / "tasks.jsonl",
         "--policy",
         "random",

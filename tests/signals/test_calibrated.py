@@ -88,6 +88,14 @@ def test_boundary_uses_the_window_unless_the_task_changed():
     assert [o.trials for o in kept.history] == [8]
 
 
+def test_boundary_pools_the_steps_of_an_iteration():
+    """Several groups in one iteration are one posterior, each counted once."""
+    rollouts = group("t", 3, 8, step=1, iteration=1) + group("t", 2, 8, step=2, iteration=1)
+    (signal,) = only("boundary", rollouts + group("t", 1, 4, step=3, iteration=1))
+    posterior = stats.beta(1 + 6, 1 + 14)
+    assert signal.strength == pytest.approx(posterior.cdf(0.8) - posterior.cdf(0.2), abs=1e-6)
+
+
 def test_evidence_of_boundary_has_both_outcomes():
     """Of a large group eight trajectories are kept, successes and failures alike."""
     (signal,) = only("boundary", group("t", 30, 60))
@@ -258,6 +266,7 @@ def test_cold_start():
     rollouts = [
         rollout("a", False, ["x"], sample=0, progress=0.25),
         rollout("a", False, ["x"], sample=1, progress=0.5),
+        rollout("a", False, ["x"], sample=2, progress=0.1),
         rollout("b", False, ["x", "y"], sample=0),
         rollout("c", False, ["x"], sample=0),
     ]

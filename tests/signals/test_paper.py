@@ -49,7 +49,8 @@ def test_reference(block):
 def test_reference_with_constants_and_history(seed, window, least, theta):
     """Any constants, and outcomes of earlier iterations from a history, own iterations in it ignored."""
     draw = random.Random(f"history-{seed}")
-    rollouts = [r for r in random_rollouts(f"h-{seed}") if r.iteration > 0]
+    gap = draw.randint(1, 3)  # an iteration that only the history has
+    rollouts = [r for r in random_rollouts(f"h-{seed}") if r.iteration not in (0, gap)]
     past = []
     for number in range(4):
         for step in draw.sample(range(30), draw.randint(0, 8)):
@@ -83,6 +84,20 @@ def test_evidence_is_the_failures_now_and_the_last_success():
     assert forgetting.strength == pytest.approx(1 - 3 / 8)
     assert [t.rollout for t in boundary.evidence] == [f"t-0-3-{k}" for k in range(8)]
     assert boundary.statistic.value == 3 / 8
+
+
+def test_evidence_of_a_pattern_is_eight_rollouts_chosen_by_their_ids():
+    """Of twenty rollouts that hold a pattern the same eight are kept in any order of arrival, and not the first eight."""
+    common = [rollout("t", True, ["a"], sample=i) for i in range(900)]
+    odd = [rollout("t", True, ["b"], sample=1000 + i) for i in range(20)]
+    kept = set()
+    for seed in range(5):
+        arrived = random.Random(seed).sample(common + odd, 920)
+        (first, *_) = [s for s in extract(arrived, RULES) if s.pattern == ["^", "b"]]
+        assert len(first.evidence) == 8
+        kept.add(tuple(t.rollout for t in first.evidence))
+    assert len(kept) == 1
+    assert kept != {tuple(r.id for r in odd[:8])}
 
 
 def test_masked_rollouts_do_not_count():

@@ -172,3 +172,19 @@ def test_the_learning_rate_rises_holds_and_falls():
     assert rates[0] == 1 / 40 and rates[39:800] == [1.0] * 761
     assert rates[900] == pytest.approx(0.525) and 0.05 < rates[999] < 0.056
     assert all(a >= b for a, b in zip(rates[799:], rates[800:], strict=False))
+
+
+@pytest.mark.slow
+def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_little(tmp_path: Path):
+    """The default build on the desk: common kinds above .9, kinds shown once at most in a band below, measured on dev."""
+    from coevolve.environments.client import Pool
+
+    run("bootstrap", "-o", tmp_path / "policy", "--quiet")
+    kinds = json.loads((tmp_path / "policy" / "bootstrap.json").read_text())["success"]["kinds"]
+    with Pool("desk") as pool:
+        rare = {task.kind for task in pool.tasks("dev") if "rare_in_demos" in task.tags}
+    success = {kind in rare: [] for kind in kinds}
+    for kind, mean in kinds.items():
+        success[kind in rare].append(mean)
+    assert sum(success[False]) / len(success[False]) > 0.9
+    assert 0.15 < sum(success[True]) / len(success[True]) < 0.7

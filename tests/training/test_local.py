@@ -55,7 +55,9 @@ def pool():
 
 
 def command(tasks, directory, policy, *more, **options):
-    return run("train", tasks, "--run", directory, "--model", policy, "--steps", 10, *FAST, *more, **options)
+    return run(
+        "train", tasks, "--env", SHOP, "--run", directory, "--model", policy, "--steps", 10, *FAST, *more, **options
+    )
 
 
 def lines(directory):
@@ -124,6 +126,8 @@ def test_killed_anywhere_gives_the_same_bytes(finished, tasks, policy, tmp_path)
     arguments = [
         "train",
         tasks,
+        "--env",
+        SHOP,
         "--run",
         again,
         "--model",
@@ -228,7 +232,7 @@ def test_no_informative_group_no_step(policy, pool, tmp_path):
 
 def test_usage_errors(tasks, policy, tmp_path):
     """Mistakes are named before anything is loaded."""
-    base = ["train", "--run", tmp_path / "r", "--model", policy]
+    base = ["train", "--env", SHOP, "--run", tmp_path / "r", "--model", policy]
     assert b"--reward takes" in run(*base, tasks, "--reward", "joy", check=False).stderr
     assert b"temperature" in run(*base, tasks, "--temperature", 0, check=False).stderr
     empty = run(*base, check=False, stdin="")

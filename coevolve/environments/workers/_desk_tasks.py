@@ -5,24 +5,21 @@ to a note that must be read first). Looking up the id behind a name does not cou
 the language templates of `_desk_tools`, a looked-up value said as the phrase of the call that tells it.
 
 Splits: `demos` (what the laptop policy is shown), `dev` and `heldout`, in worlds that no training start shares. Demonstrations
-are uneven: the kinds of a few skills, `RARE_SKILLS`, are rare in them, so a policy that learnt from them starts weak there.
+are uneven: a few skills, `RARE_SKILLS`, are shown once each, so a policy that learnt from them starts weak there.
 """
 
 from __future__ import annotations
 
 import random
-from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from _desk_tools import ANSWERS, requests
 from _desk_world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, WORDS, World
 
-DEMONSTRATIONS = 8000
-RARE_SKILL_COUNT = 12
-SHOWN = 2
-"""Demonstrations of each rare skill; of every common kind there are about 75."""
+DEMONSTRATIONS = 5000
+RARE_SKILL_COUNT = 16
 ANSWER_WEIGHT = 6.0
-PER_KIND = {"dev": (6, 6), "heldout": (5, 15)}
+PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
 """Tasks of each common and of each rare kind."""
 SEEDS = {
     "train": (0, 10**9),
@@ -79,17 +76,13 @@ def sizes() -> dict[str, int]:
 
 
 def _demonstrated(rng: random.Random) -> list[Kind]:
-    """`SHOWN` kinds of every rare skill, its kinds in turn; the rest are common kinds; in random order."""
+    """Every rare skill once, without a look-up; the rest are common kinds, about 50 times each; in random order."""
     common = [kind for kind in KINDS if not is_rare(kind)]
-    chosen = [kind for skill in RARE_SKILLS for kind in _in_turn(skill, SHOWN)]
+    chosen = [kind for kind in KINDS if is_rare(kind) and not kind.lookup]
     weights = [ANSWER_WEIGHT if kind[:2] == GIVE else 1.0 for kind in common]
     chosen += rng.choices(common, weights, k=DEMONSTRATIONS - len(chosen))
     rng.shuffle(chosen)
     return chosen
-
-
-def _in_turn(skill: tuple[str, str], count: int) -> list[Kind]:
-    return list(islice(cycle(kind for kind in KINDS if kind[:2] == skill), count))
 
 
 def _evenly(common: int, rare: int) -> list[Kind]:

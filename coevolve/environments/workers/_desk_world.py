@@ -1,7 +1,8 @@
-"""The desk's state and rules: 12 apps of 14 tools each, and `desk.answer`.
+"""The desk's state and rules: 12 apps of 14 tools each, `desk.answer` and `desk.date`.
 
-Every app holds a few records; a record has a name (people say it), an id (`find` tells it) and a note (`read` tells it).
-The verbs change records. Each (app, verb) has a fixed convention of its own, `CONVENTIONS`, that no observation spells out:
+Every app holds a few records; a record has a name (people say it), an id (`find` tells it) and a note (`read` tells it to who
+names the owner). The verbs change records. Each (app, verb) has a fixed convention of its own, `CONVENTIONS`, that no
+observation spells out:
 
 - the key: the record is addressed by its name or by its id,
 - the preparation: none, or one of open, check, sync, which must be the last preparation in that app,

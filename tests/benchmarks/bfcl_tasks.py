@@ -1,0 +1,100 @@
+"""What a set of synthesised BFCL tasks covers, as one JSON object.
+
+    coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
+    python tests/benchmarks/bfcl_tasks.py tasks.jsonl
+
+Solutions are executed again, so that the share of tasks in which a value crosses turns (an argument that an earlier turn's
+output told and that no turn of the query says) is measured and not believed. Two tasks are near-duplicates when they ask for
+the same functions in the same order and share at least 80 % of their words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from coevolve.environments.client import Pool
+from coevolve.environments.replay import Job, replay
+from coevolve.jsonl import read
+from coevolve.provenance import at, sources
+from coevolve.records import Task, canonical
+from coevolve.validation.gates import steps
+
+ALIKE = 0.8
+
+
+def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
+    """The figures; `pool` is a running one of bfcl."""
+    apps = {name: tool.app for name, tool in pool.tools.items()}
+    calls = [[call for turn in task.solution for call in turn] for task in tasks]
+    used = [{apps[call.tool] for call in found} for found in calls]
+    functions = {call.tool for found in calls for call in found}
+    official = [task for split in ("base",) for task in pool.tasks(split)]
+    wanted = {frozenset(tag for tag in task.tags if tag in apps.values()) for task in official}
+    pairs = {pair for pair in wanted if len(pair) == 2}
+    missing = [sorted(pair) for pair in pairs if not any(pair <= found for found in used)]
+    return {
+        "tasks": len(tasks),
+        "turns": dict(sorted(Counter(len(task.query) for task in tasks).items())),
+        "median_calls": statistics.median(map(len, calls)),
+        "classes": dict(sorted(Counter(app for found in used for app in found).items())),
+        "functions": len(functions),
+        "functions_missing": sorted(set(apps) - functions),
+        "official_pairs": len(pairs),
+        "official_pairs_missing": sorted(missing),
+        "crossing_turns": round(sum(crossing(tasks, pool, apps)) / len(tasks), 3),
+        "start_states": len({canonical(task.start) for task in tasks}),
+        "near_duplicates": round(near_duplicates(tasks), 4),
+        "touching_official": len({task.id for task in tasks if touches(task, official)}),
+    }
+
+
+def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bool]:
+    """Per task, whether a later turn's call takes a value that an earlier turn's output told and no turn of the query says."""
+    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    found = []
+    for task, episode in zip(tasks, episodes, strict=True):
+        executed, text = steps(task, episode), "\n".join(task.query)
+        found.append(
+            any(
+                source.step is not None
+                and executed[source.step].turn < step.turn
+                and not re.search(rf"(?<!\w){re.escape(str(at(step.action.arguments, path)))}(?!\w)", text)
+                for step, origins in zip(executed, sources(executed, apps), strict=True)
+                for path, source in origins.items()
+            )
+        )
+    return found
+
+
+def near_duplicates(tasks: Sequence[Task]) -> float:
+    """Share of the tasks that have an earlier near-duplicate."""
+    groups: dict[str, list[set[str]]] = {}
+    repeated = 0
+    for task in tasks:
+        key = " ".join(call.tool for turn in task.solution for call in turn)
+        words = set(re.findall(r"\w+", " ".join(task.query).lower()))
+        others = groups.setdefault(key, [])
+        repeated += any(len(words & other) >= ALIKE * len(words | other) for other in others)
+        others.append(words)
+    return repeated / len(tasks)
+
+
+def touches(task: Task, official: Sequence[Task]) -> bool:
+    """Whether an official task begins there, says the same, or has the same solution."""
+    return any(task.query == other.query or task.solution == other.solution or task.start == other.start for other in official)
+
+
+def main() -> None:
+    tasks = [line.record for line in read(sys.argv[1:] or ["-"], Task)]
+    with Pool("bfcl", workers=2) as pool:
+        print(json.dumps(report(tasks, pool), indent=1))
+
+
+if __name__ == "__main__":
+    main()
