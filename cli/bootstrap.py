@@ -16,7 +16,7 @@ EXAMPLES = """
   coevolve bootstrap -o runs/policy --seed 1 --steps 2000
   coevolve evaluate --model runs/policy --env desk --split dev
 """
-STEPS_PER_SECOND = 11
+STEPS_PER_SECOND = 13
 """On one core of a laptop."""
 
 

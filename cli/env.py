@@ -47,11 +47,12 @@ def list_(output: Output = "-") -> None:
 
 
 def _entry(name: str) -> dict[str, object]:
-    recipe = install.RECIPES.get(name)
-    if recipe is None:
-        return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / f"{name}.py")}
+    own = registry.BUILT_IN[name]
+    if own.recipe is None:
+        return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / own.worker)}
+    recipe = install.RECIPES[own.recipe]
     where = str(install.directory(recipe))
-    return {"name": name, "version": recipe.version, "installed": install.installed(name), "where": where}
+    return {"name": name, "version": recipe.version, "installed": install.installed(own.recipe), "where": where}
 
 
 @app.command("install", epilog=_examples("coevolve env install bfcl"), context_settings=_HELP)
@@ -61,10 +62,11 @@ def install_(name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(i
     It goes to $COEVOLVE_HOME/envs (default ~/.local/share/coevolve/envs). A second run changes nothing; an interrupted
     installation is built anew.
     """
-    if name in registry.BUILT_IN and name not in install.RECIPES:
+    own = registry.BUILT_IN.get(name)
+    if own and own.recipe is None:
         print(f"coevolve: {name} is built in, there is nothing to install", file=sys.stderr)
         return
-    install.install(name)
+    install.install(own.recipe if own else name)
 
 
 @app.command(

@@ -15,6 +15,7 @@ from coevolve.errors import UsageError
 from coevolve.evaluation import Result
 from coevolve.records import Task
 from coevolve_cli import streams
+from coevolve_cli.model_options import ModelOptions, with_model_options
 
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
@@ -28,11 +29,11 @@ EXAMPLES = """
 
 
 # fmt: off
+@with_model_options
 def command(
     files: streams.Files = None,
     output: streams.Output = "-",
     policy: Annotated[str | None, typer.Option("--policy", "--model", metavar="NAME", help="Run this policy on the tasks (as in `rollout`); without it the input is rollouts.", show_default=False)] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server; its key only from OPENAI_API_KEY.", show_default=False)] = None,
     env: streams.Env = None,
     split: Annotated[str | None, typer.Option("--split", help="The environment's own tasks of this split instead of input (with --env).", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="The first N tasks only.", show_default=False)] = None,
@@ -53,6 +54,9 @@ def command(
     quiet: streams.Quiet = False,
     exit_status: streams.ExitStatus = False,
     config: streams.Config = None,
+    run: streams.RunDir = None,
+    *,
+    models: ModelOptions,
 ) -> None:
     # fmt: on
     """Measure success: overall and by group, 95 % intervals over tasks, pass@k, paired differences. A table goes to stderr."""
@@ -66,12 +70,15 @@ def command(
     other = _read(against) if against else None
     base = _read(weak_by) if weak_by else None
     faults = streams.Faults(on_error, max_errors, rejects)
-    with streams.stage("evaluate", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s:
+    with (
+        models.if_at_server("evaluate", run=run, quiet=quiet) as at_server,
+        streams.stage("evaluate", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
+    ):
         if policy:
             from coevolve.agents.rollout import make_policy
 
             tasks = None if split else (line.record for line in s.read(Task))
-            player = make_policy(policy, base_url=base_url, temperature=temperature)
+            player = make_policy(policy, models=at_server, temperature=temperature)
             played = _play(tasks, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
             tried = evaluation.collect(played)
         else:

@@ -1,9 +1,10 @@
-"""`coevolve explore`: signals in, explorations out; without a model."""
+"""`coevolve explore`: signals in, explorations out; by programs, or by a model."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,7 @@ from coevolve.exploration.explore import Tally, check, explore
 from coevolve.exploration.plans import MODES, Settings
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal
+from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options
 from coevolve_cli.streams import (
     Config,
     DryRun,
@@ -35,10 +37,15 @@ from coevolve_cli.streams import (
     stage,
 )
 
+if TYPE_CHECKING:
+    from coevolve.exploration.mind import Mind
+    from coevolve.models.service import Models
+
 EXAMPLES = """
   coevolve extract-signals rollouts.jsonl | coevolve explore --tasks tasks.jsonl > explorations.jsonl
   coevolve explore --env desk --mode coverage --episodes 48 --tasks tasks.jsonl -o explorations.jsonl
   coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
+  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --max-calls 2000 -o explorations.jsonl
 """
 
 D = Settings()
@@ -53,6 +60,7 @@ MaxContexts = Annotated[int, typer.Option("--max-contexts", min=0, help="At most
 Iteration = Annotated[int, typer.Option("--iteration", min=0, help="Iteration of the loop; part of the seed.")]
 
 
+@with_model_options
 def command(
     ctx: typer.Context,
     files: Files = None,
@@ -63,6 +71,9 @@ def command(
     steps: Steps = D.steps,
     tasks: Tasks = None,
     max_contexts: MaxContexts = D.max_contexts,
+    model: Model = None,
+    temperature: Temperature = None,
+    prompts: Prompts = None,
     iteration: Iteration = D.iteration,
     seed: Seed = D.seed,
     workers: Workers = 1,
@@ -75,6 +86,8 @@ def command(
     exit_status: ExitStatus = False,
     config: Config = None,
     dry: DryRun = False,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Explore an environment: around signals (guided), or unguided (random, curious, coverage)."""
     settings = Settings(mode, episodes, rounds, steps, max_contexts, seed, iteration)
@@ -83,8 +96,12 @@ def command(
     if files and not guided:
         raise UsageError(f"--mode {mode} has no input; signals are read by --mode guided")
     if dry:
-        return dry_run(ctx, episodes=episodes, actions=episodes * steps)
-    with stage("explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided) as s:
+        return dry_run(ctx, episodes=episodes, actions=episodes * steps, model_calls=_calls(settings, model))
+    with (
+        _service(models, model, run, quiet) as served,
+        stage("explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided) as s,
+    ):
+        mind = _mind(served, model, temperature, prompts)
         signals = [line.record for line in s.read(Signal)] if guided else []
         known = [line.record for line in jsonl.read([tasks] if tasks else [], Task)]
         if guided and not signals:
@@ -92,14 +109,34 @@ def command(
         with Pool(_env(env, signals), workers=workers) as pool:
             inputs = content_id([signal.id for signal in signals], [task.id for task in known])
             about = {"env": pool.name, "version": pool.description.version, "settings": settings, "inputs": inputs}
+            about |= {"mind": mind.identity} if mind else {}
             journal, tally = Journal(_journal_path(output, run, iteration), about), Tally()
             with progress("explore", episodes, quiet=quiet) as advance:
-                for exploration in explore(signals, pool, settings, tasks=known, journal=journal, tally=tally):
+                for exploration in explore(signals, pool, settings, tasks=known, journal=journal, tally=tally, mind=mind):
                     s.write(exploration)
                     advance(1)
         for note in tally.notes(journal.reused):
             s.note(note)
-    journal.close(finished=True)
+        if served:
+            served.kept = s.written
+    journal.close(finished=not tally.lost)
+
+
+def _calls(settings: Settings, model: str | None) -> int:
+    """At most, without retries."""
+    return settings.episodes * settings.steps + settings.max_contexts if model else 0
+
+
+def _service(models: ModelOptions, model: str | None, run: str | None, quiet: bool) -> AbstractContextManager:
+    return models.service("explore", run=run, quiet=quiet) if model else nullcontext()
+
+
+def _mind(served: Models | None, model: str | None, temperature: float | None, prompts: str | None) -> Mind | None:
+    if served is None:
+        return None
+    from coevolve.exploration.mind import Mind
+
+    return Mind(served, model, temperature=temperature, prompts=prompts)
 
 
 def _env(env: str | None, signals: list[Signal]) -> str:

@@ -37,7 +37,7 @@ def command(
     quota: Annotated[str | None, typer.Option(metavar="KIND=WEIGHT,…", help="Weights of kinds against each other; 0 leaves a kind out.", show_default=False)] = None,
     env: streams.Env = None,
     tools: Annotated[str | None, typer.Option(metavar="FILE", help="The inventory as JSON ([{name, app}], or a worker's describe), instead of --env.", show_default=False)] = None,
-    window: Annotated[int, typer.Option(min=1, help="Forgetting: W, earlier groups of the task.")] = D.window,
+    window: Annotated[int, typer.Option(min=1, max=outcomes.KEEP, help="Forgetting: W, earlier groups of the task.")] = D.window,
     alpha: Annotated[float, typer.Option(min=0, max=1, help="Level of the exact tests.")] = D.alpha,
     band: Annotated[str, typer.Option(metavar="LOW,HIGH", help="Boundary: learnable solve rates.")] = "0.2,0.8",
     band_mass: Annotated[float, typer.Option(min=0, max=1, help="Boundary: least posterior probability of the band.")] = D.band_mass,

@@ -12,6 +12,7 @@ from coevolve.errors import UsageError
 from coevolve.records import Rollout, Task, content_id
 from coevolve.runs import Journal
 from coevolve_cli import streams
+from coevolve_cli.model_options import ModelOptions, with_model_options
 
 EXAMPLES = """
   coevolve rollout tasks.jsonl --policy runs/a/policy --samples 8 > rollouts.jsonl
@@ -21,6 +22,7 @@ EXAMPLES = """
 """
 
 
+@with_model_options
 def command(
     ctx: typer.Context,
     files: streams.Files = None,
@@ -33,15 +35,6 @@ def command(
             help="solution, nothing, hollow, random; a Hugging Face directory or id; a model at --base-url.",
         ),
     ] = "solution",
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            metavar="URL",
-            help="An OpenAI-compatible server; its key only from OPENAI_API_KEY.",
-            show_default=False,
-        ),
-    ] = None,
     env: streams.Env = None,
     split: Annotated[
         str | None,
@@ -60,10 +53,10 @@ def command(
         int | None,
         typer.Option("--max-steps", min=1, help="Actions per episode; default: the environment's.", show_default=False),
     ] = None,
-    max_tokens: Annotated[
+    max_episode_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-tokens",
+            "--max-episode-tokens",
             min=1,
             help="Tokens per episode of a local model; default: what it was made for.",
             show_default=False,
@@ -76,7 +69,6 @@ def command(
         bool, typer.Option("--keep-tokens", help="Keep token ids, mask and log-probabilities.")
     ] = False,
     iteration: Annotated[int, typer.Option("--iteration", min=0, help="Iteration to note in the records.")] = 0,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Episodes in flight at --base-url.")] = 16,
     threads: Annotated[
         int | None,
         typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
@@ -91,6 +83,9 @@ def command(
     quiet: streams.Quiet = False,
     exit_status: streams.ExitStatus = False,
     config: streams.Config = None,
+    run: streams.RunDir = None,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Run a policy on tasks and print one rollout per task and sample, in that order.
 
@@ -105,17 +100,19 @@ def command(
         streams.dry_run(ctx, rollouts_per_task=samples)
         return
     faults = streams.Faults(on_error, max_errors, rejects)
-    with streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s:
+    with (
+        models.if_at_server("rollout", run=run, quiet=quiet) as at_server,
+        streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
+    ):
         with Pools(workers, env) as pools, streams.progress("rollouts", quiet=quiet) as advance:
             own = pools(env).tasks(split) if split else (line.record for line in s.read(Task))
             tasks = list(itertools.islice(own, limit))
             player = make_policy(
                 policy,
-                base_url=base_url,
+                models=at_server,
                 temperature=temperature,
-                max_tokens=max_tokens,
+                max_tokens=max_episode_tokens,
                 max_turn_tokens=max_turn_tokens,
-                concurrency=concurrency,
                 threads=threads,
             )
             options = {
@@ -125,7 +122,7 @@ def command(
                 "max_steps": max_steps,
                 "keep_tokens": keep_tokens,
             }
-            limits = {"temperature": temperature, "max_tokens": max_tokens, "max_turn_tokens": max_turn_tokens}
+            limits = {"temperature": temperature, "max_tokens": max_episode_tokens, "max_turn_tokens": max_turn_tokens}
             settings = {
                 **options,
                 **limits,
@@ -146,6 +143,8 @@ def command(
                 advance(1)
         if journal.reused:
             s.note("went on from the journal")
+        if at_server:
+            at_server.kept = s.written
         if lost:
             s.note(f"{lost} lost to environment errors (stop_reason env_error)")
     journal.close(finished=True)

@@ -18,6 +18,7 @@ from coevolve.jsonl import Line
 from coevolve.records import Task
 from coevolve.runs import Journal
 from coevolve.validation.validate import CHUNK, validate, validity
+from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.streams import (
     Config,
     DryRun,
@@ -31,6 +32,7 @@ from coevolve_cli.streams import (
     Quiet,
     Rejects,
     RunDir,
+    Seed,
     Stage,
     Workers,
     dry_run,
@@ -41,9 +43,11 @@ EXAMPLES = """
   coevolve abstract explorations.jsonl | coevolve validate > tasks.jsonl
   coevolve validate candidates.jsonl --verdicts verdicts.jsonl -o tasks.jsonl
   coevolve validate candidates.jsonl --gate paper | wc -l
+  coevolve validate candidates.jsonl --solver MODEL --trials 4 --base-url http://localhost:8000/v1 -o tasks.jsonl
 """
 
 
+@with_model_options
 def command(
     ctx: typer.Context,
     files: Files = None,
@@ -54,6 +58,21 @@ def command(
     verdicts: Annotated[
         str | None, typer.Option("--verdicts", metavar="FILE", help="Every verdict goes here.", show_default=False)
     ] = None,
+    solver: Annotated[
+        str | None,
+        typer.Option(
+            "--solver",
+            metavar="NAME",
+            help="An agent that sees only the query tries what is valid: a model at --base-url, else as --policy of rollout.",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Attempts of --solver; its solve rate is the difficulty.")] = 4,
+    min_solved: Annotated[
+        int, typer.Option("--min-solved", min=0, help="With --solver and strict: this many attempts must succeed.")
+    ] = 0,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of --solver; 0 is greedy.")] = 1.0,
+    seed: Seed = 0,
     workers: Workers = 1,
     env: Env = None,
     run: RunDir = None,

@@ -12,7 +12,7 @@ import hashlib
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 HEAD_END = b',"messages":'
 """Where the head of a rollout ends. Safe to search for: inside a JSON string the quotes would be escaped."""
@@ -121,6 +121,18 @@ class Difficulty(Struct, frozen=True):
     trials: int
 
 
+class Author(Struct, frozen=True):
+    """What the model that wrote a task said beside query and solution."""
+
+    model: str
+    guideline: str
+    """How to go about the task, in a sentence or two."""
+    confidence: float
+    """0–1, the model's own."""
+    composed: int = 0
+    """Actions of the solution that the exploration does not hold; executed again like all others."""
+
+
 class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.task/1"):
     """A datum (E, q, τ, v): environment and start state, query, solution, verifier. Id over env, start, query, solution, verifier."""
 
@@ -135,6 +147,8 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     """Digest of the solution's effects and checked responses: two tasks with equal text must not differ here."""
     origin: Origin = Origin()
     lineage: Lineage = Lineage()
+    author: Author | UnsetType = UNSET
+    """Absent unless a model wrote the task."""
     validity: Validity | None = None
     difficulty: Difficulty | None = None
     verifier: Verifier = Verifier()
@@ -222,7 +236,7 @@ class Trajectory(Struct, frozen=True):
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.signal/1"):
-    """A weakness read from rollouts. Id over kind, task_id, pattern, iteration."""
+    """A weakness read from rollouts. Id over kind, env, task_id, pattern, iteration."""
 
     id: str
     kind: str
@@ -283,6 +297,8 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     """Score of each control; None where the environment offers no action for it."""
     reward: float = 0.0
     reason: str = ""
+    attempts: Difficulty | UnsetType = UNSET
+    """Trials of an agent that saw only the query; absent without `--solver`."""
 
 
 class Evaluation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.evaluation/1"):

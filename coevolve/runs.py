@@ -20,6 +20,11 @@ from coevolve.jsonl import encode, warn
 T = TypeVar("T")
 
 
+def home() -> Path:
+    """$COEVOLVE_HOME, where installed environments and the journal of model calls are."""
+    return Path(os.environ.get("COEVOLVE_HOME") or Path.home() / ".local" / "share" / "coevolve")
+
+
 class Journal:
     """`path=None` keeps nothing (stdout without a run directory), with the same interface."""
 

@@ -26,8 +26,10 @@ measure() { # measure NAME POLICY SPLIT
     [ -e "$run/$1.$3.jsonl" ] || coevolve rollout "$run/$3.jsonl" --model "$2" --temperature 1 --seed 1 --quiet -o "$run/$1.$3.jsonl"
 }
 
-say "D_0: unguided exploration"
-[ -e "$run/tasks.jsonl" ] || coevolve explore --env desk --mode random --episodes 400 --quiet | coevolve abstract --quiet | coevolve validate --quiet | coevolve merge --max-new 96 --quiet -o "$run/tasks.jsonl"
+[ -e "$run/tasks.jsonl" ] || {
+    say "D_0: tasks from curious exploration, without any signal"
+    coevolve explore --env desk --mode curious --episodes 128 --seed 7 | coevolve abstract --per-exploration 1 | coevolve validate | coevolve merge -o "$run/tasks.jsonl"
+}
 
 say "the loop and its static twin, side by side"
 arm static static > "$run/static.txt" 2>&1 &

@@ -18,15 +18,14 @@ usage() {
     cat >&2 <<'HELP'
 usage: shell/train_loop.sh RUN --model DIR [option value]...
   --env NAME          environment (desk)
-  --tasks FILE        D_0; without it, D_0 is made by unguided exploration
+  --tasks FILE        D_0; without it, D_0 is made by curious exploration
   --iterations N      training iterations (10)
   --arm ARM           where new tasks come from: guided, coverage, random, curious, or static for none (guided)
   --steps N           GRPO steps an iteration (10)
   --batch N           tasks a step (12)
-  --episodes N        explorations an iteration (64)
-  --explore-steps N   actions an exploration (30)
-  --max-new N         new tasks an iteration at most (32)
-  --initial N         tasks in D_0 at most, where it is made here (100)
+  --episodes N        explorations an iteration, each one new task at most (32)
+  --explore-steps N   actions an exploration (40)
+  --initial N         explorations for D_0, where it is made here (128)
   --seed N            (0)
   --workers N         environment processes (1)
   --train "FLAGS"     further flags of coevolve train, as --train "--lr 3e-4 --temperature 1"
@@ -36,13 +35,13 @@ HELP
 
 [ $# -ge 1 ] && [ "${1#-}" = "$1" ] || usage
 run=$1; shift
-model="" env=desk tasks="" iterations=10 arm=guided steps=10 batch=12 episodes=64 explore_steps=30 max_new=32 initial=100 seed=0 workers=1 train=""
+model="" env=desk tasks="" iterations=10 arm=guided steps=10 batch=12 episodes=32 explore_steps=40 initial=128 seed=0 workers=1 train=""
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
         --model) model=$2 ;; --env) env=$2 ;; --tasks) tasks=$2 ;; --iterations) iterations=$2 ;; --arm) arm=$2 ;;
         --steps) steps=$2 ;; --batch) batch=$2 ;; --episodes) episodes=$2 ;; --explore-steps) explore_steps=$2 ;;
-        --max-new) max_new=$2 ;; --initial) initial=$2 ;; --seed) seed=$2 ;; --workers) workers=$2 ;; --train) train=$2 ;;
+        --initial) initial=$2 ;; --seed) seed=$2 ;; --workers) workers=$2 ;; --train) train=$2 ;;
         *) usage ;;
     esac
     shift 2
@@ -59,7 +58,7 @@ stage() {
 }
 
 mkdir -p "$run/iterations"
-settings="model=$model env=$env tasks=$tasks arm=$arm steps=$steps batch=$batch episodes=$episodes explore_steps=$explore_steps max_new=$max_new initial=$initial seed=$seed train=$train"
+settings="model=$model env=$env tasks=$tasks arm=$arm steps=$steps batch=$batch episodes=$episodes explore_steps=$explore_steps initial=$initial seed=$seed train=$train"
 if [ -e "$run/settings" ] && [ "$(cat "$run/settings")" != "$settings" ]; then
     say "$run was begun with other arguments:"; cat "$run/settings" >&2; exit 2
 fi
@@ -68,12 +67,12 @@ printf '%s\n' "$settings" > "$run/settings"
 if [ -n "$tasks" ]; then
     [ -e "$run/tasks.jsonl" ] || cp "$tasks" "$run/tasks.jsonl"
 else
-    say "D_0: unguided exploration of $env"
+    say "D_0: curious exploration of $env, without any signal"
     mkdir -p "$run/initial"
-    stage "$run/initial/explorations.jsonl" explore --env "$env" --mode random --episodes $((4 * initial)) --steps "$explore_steps" --seed "$seed" --workers "$workers"
-    stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --seed "$seed" --workers "$workers"
+    stage "$run/initial/explorations.jsonl" explore --env "$env" --mode curious --episodes "$initial" --steps "$explore_steps" --seed "$seed" --workers "$workers"
+    stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --per-exploration 1 --seed "$seed" --workers "$workers"
     stage "$run/initial/valid.jsonl" validate "$run/initial/candidates.jsonl" --verdicts "$run/initial/verdicts.jsonl" --workers "$workers"
-    stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl" --max-new "$initial"
+    stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl"
 fi
 
 current=$run/tasks.jsonl
@@ -85,10 +84,11 @@ for i in $(seq 1 "$iterations"); do
     stage "$here/rollouts.jsonl" train "$here/tasks.jsonl" --run "$run" --model "$model" --iteration "$i" --steps "$steps" --batch "$batch" --seed "$seed" --workers "$workers" $train
     stage "$here/signals.jsonl" extract-signals "$here/rollouts.jsonl" --history "$run/history.json" --env "$env"
     if [ "$arm" != static ] && [ "$i" -lt "$iterations" ]; then
-        stage "$here/explorations.jsonl" explore "$here/signals.jsonl" --env "$env" --mode "$arm" --tasks "$here/tasks.jsonl" --episodes "$episodes" --steps "$explore_steps" --iteration "$i" --seed "$seed$i" --workers "$workers"
-        stage "$here/candidates.jsonl" abstract "$here/explorations.jsonl" --seed "$seed" --workers "$workers"
+        signals=(); [ "$arm" != guided ] || signals=("$here/signals.jsonl")
+        stage "$here/explorations.jsonl" explore ${signals[@]+"${signals[@]}"} --env "$env" --mode "$arm" --tasks "$here/tasks.jsonl" --episodes "$episodes" --steps "$explore_steps" --iteration "$i" --seed "$seed$i" --workers "$workers"
+        stage "$here/candidates.jsonl" abstract "$here/explorations.jsonl" --per-exploration 1 --seed "$seed" --workers "$workers"
         stage "$here/valid.jsonl" validate "$here/candidates.jsonl" --verdicts "$here/verdicts.jsonl" --workers "$workers"
-        stage "$here/merged.jsonl" merge "$here/valid.jsonl" --into "$here/tasks.jsonl" --max-new "$max_new"
+        stage "$here/merged.jsonl" merge "$here/valid.jsonl" --into "$here/tasks.jsonl"
         current=$here/merged.jsonl
     fi
 done

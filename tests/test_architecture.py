@@ -18,7 +18,7 @@ FLOORS = [
     {"jsonl", "runs"},
     {"environments", "models"},
     {"agents"},
-    {"evaluation"},
+    {"evaluation", "bfcl"},
     {"signals", "exploration", "abstraction", "validation", "merging", "training", "reporting"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from signal_cases import group, rollout
 
 from coevolve import evaluation
 from coevolve.errors import UsageError
 from coevolve.records import Difficulty
-from coevolve.statistics import paired_difference
+from coevolve.statistics import paired_difference, wilson
 
 
 def tried(rollouts):
@@ -70,6 +71,19 @@ def test_mean_over_kinds():
     assert one(rollouts, over="kinds").success == pytest.approx(0.5)
 
 
+def test_interval_of_a_mean_over_kinds():
+    """Variance of the mean: of each kind's mean, from the spread within the kind, over the square of the number of kinds."""
+    wins = {"a": [0, 1, 4, 3, 2], "b": [4, 4, 3], "c": [0, 1, 0, 2]}
+    rollouts = [r for k, counts in wins.items() for i, s in enumerate(counts) for r in group(f"{k}{i}", s, 4, kind=k)]
+    rates = {kind: np.array(counts) / 4 for kind, counts in wins.items()}
+    centre = np.mean([values.mean() for values in rates.values()])
+    spread = sum(values.var(ddof=1) / len(values) for values in rates.values()) / 9
+    size = centre * (1 - centre) / spread
+    record = one(rollouts, over="kinds")
+    assert record.success == pytest.approx(centre)
+    assert (record.low, record.high) == pytest.approx(wilson(centre * size, size))
+
+
 def test_paired_difference():
     """Task by task, over the tasks both policies have tried."""
     mine, theirs = [3, 4, 0, 2, 4], [1, 4, 1, 0, 2]
@@ -86,6 +100,7 @@ def test_weak_kinds_are_chosen_on_other_tasks():
     dev = group("d1", 1, 4, kind="weak-one") + group("d2", 4, 4, kind="good")
     test = group("t1", 3, 4, kind="weak-one") + group("t2", 4, 4, kind="good") + group("t3", 2, 4, kind="odd")
     base = list(map(evaluation.result, dev))
+    assert evaluation.weak_kinds(base, 1.0) == {"good": "other", "weak-one": "weak"}
     assert one(test, "base", "weak", base=base).success == 0.75
     assert one(test, "base", "other", base=base).success == 1.0
     assert one(test, "base", "unknown", base=base).success == 0.5

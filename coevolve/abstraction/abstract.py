@@ -41,7 +41,7 @@ def abstract(
     `environment` gives the running pool of an exploration's `env`. Raises Unreachable when an environment keeps failing.
     """
     journal = journal or Journal(None, {})
-    known = _Known()
+    known = Known()
     remaining = iter(explorations)
     while chunk := list(islice(remaining, CHUNK)):
         for found in _chunk(chunk, environment, per_exploration, seed, journal):
@@ -55,7 +55,7 @@ def abstract(
                     reject(Reject(task.lineage.explorations[0], reason, task.kind, query=task.query))
 
 
-class _Known:
+class Known:
     """What this run has made so far."""
 
     def __init__(self) -> None:
@@ -83,11 +83,16 @@ def _chunk(
         pool, missing = environment(env), [e for e in chunk if e.env == env and e.id not in done]
         works = [candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing]
         found = run(pool, together(works))
-        faults = [rejected for result in found for rejected in result.rejects if rejected.reason == FAULT]
-        if len(faults) * 2 > len(found):
-            raise Unreachable(f"{env}: {len(faults)} of {len(found)} explorations met a fault: {faults[0].detail}")
+        too_many_faults(env, found)
         for exploration, result in zip(missing, found, strict=True):
             done[exploration.id] = result
             if not any(rejected.reason == FAULT for rejected in result.rejects):
                 journal.put(exploration.id, result)
     return [done[e.id] for e in chunk]
+
+
+def too_many_faults(env: str, found: list[Found]) -> None:
+    """Raises Unreachable when the environment failed for more than half of what was asked of it."""
+    faults = [r for result in found if (r := next((r for r in result.rejects if r.reason == FAULT), None))]
+    if len(faults) * 2 > len(found):
+        raise Unreachable(f"{env}: {len(faults)} of {len(found)} explorations met a fault: {faults[0].detail}")

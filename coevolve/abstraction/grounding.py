@@ -6,6 +6,9 @@ and the problem, if some argument can neither be said nor referred to:
 - `lookup_only`: the environment says that users do not know such values, and it was not observed in the episode;
 - `unknowable`: the value first appeared in an output, no phrase refers to that output, and the user does not know it either.
 
+Inside a list no single item is referred to: a request says all of the items, or refers to the whole list at once. A `literal`
+parameter is never referred to.
+
 What the actor made up (a text, a number) and what the start state's `values` or the schema's enum hold can be said.
 """
 
@@ -78,12 +81,17 @@ def _ground(
     """The link that the request will use, or the problem, or neither: the value is said."""
     known = _known(tool, path, value, opened)
     if source.step is not None:
-        spoken = tool.language is None and known
+        spoken = (tool.language is None and known) or _literal(tool, path)
         if not spoken and reference(tools, steps[source.step], source.path, tool.app):
             return source, None
         return None, None if known else "unknowable"
     only = tool.language is not None and path[0] in tool.language.lookup_only
     return None, "lookup_only" if only and not known else None
+
+
+def _literal(tool: Tool, path: tuple) -> bool:
+    item = any(isinstance(key, int) for key in path)
+    return item or (tool.language is not None and path[0] in tool.language.literal)
 
 
 def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:

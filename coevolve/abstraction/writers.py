@@ -2,7 +2,8 @@
 
 Slots hold given values as they are and observed ones as the phrase for the output they came from, recursively. Every argument of
 a clause must be said: by a slot, or by the tool's `optional` phrase; an argument that equals the schema's default may stay
-unsaid. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
+unsaid, unless the language says defaults too (`absent`). A phrase stands inside another one only as a bare name, so that nobody
+has to untangle look-ups of look-ups, and never where two outputs of the conversation differ in what it refers to. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from coevolve.abstraction.goals import Slice
-from coevolve.abstraction.grounding import Trace, reference, sentence
+from coevolve.abstraction.grounding import Reference, Trace, reference, sentence
 from coevolve.abstraction.turns import Turn
-from coevolve.environments.protocol import Tool
-from coevolve.provenance import identity
+from coevolve.environments.protocol import Language, Tool
+from coevolve.provenance import Source, at, identity, output
+from coevolve.records import Call
 
 LONGEST = 600
 """Characters of one user turn."""
@@ -70,9 +72,7 @@ class Writer:
         template = self._rng.choice(fitting)
         slots = set(_SLOT.findall(template))
         extra = [
-            tool.language.optional[name]
-            for name in call.arguments
-            if name not in slots and name in tool.language.optional
+            _appended(tool.language, call, name) for name in tool.parameters.get("properties", {}) if name not in slots
         ]
         return self._filled(index, template + "".join(extra))
 
@@ -120,9 +120,42 @@ class Writer:
 
     def _phrase(self, index: int, path: tuple) -> str:
         source = self._trace.links[index][path]
-        app = self._tools[self._found.calls[index].tool].app
-        phrase = reference(self._tools, self._trace.steps[source.step], source.path, app)
+        phrase = self._reference(index, source)
+        for name in _SLOT.findall(phrase.template):
+            inner = self._trace.links[source.step].get((name,))
+            if inner and not phrase.bare and not self._reference(source.step, inner).bare:
+                raise Unsayable("nested_lookup")
+        if self._ambiguous(source, _SLOT.findall(phrase.template)):
+            raise Unsayable("ambiguous_reference")
         return self._filled(source.step, phrase.template)
+
+    def _ambiguous(self, source: Source, slots: list[str]) -> bool:
+        """Whether another call of the tool that the phrase describes as well told another value in that place."""
+        calls, results = self._found.calls, self._found.results
+        tool, said = calls[source.step].tool, [calls[source.step].arguments.get(slot) for slot in slots]
+        told = _told(results[source.step].observation, source.path)
+        return any(
+            call.tool == tool
+            and [call.arguments.get(slot) for slot in slots] == said
+            and _told(results[index].observation, source.path) != told
+            for index, call in calls.items()
+        )
+
+    def _reference(self, index: int, source: Source) -> Reference:
+        app = self._tools[self._found.calls[index].tool].app
+        return reference(self._tools, self._trace.steps[source.step], source.path, app)
+
+
+def _told(observation: str, path: tuple) -> Any:
+    """What an output has in a place, None where it has nothing there."""
+    try:
+        return at(output(observation), path)
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _appended(language: Language, call: Call, name: str) -> str:
+    return language.optional.get(name, "") if name in call.arguments else language.absent.get(name, "")
 
 
 def _default(tool: Tool, name: str, value: Any) -> bool:

@@ -1,8 +1,15 @@
 """What a policy wrote, read as tool calls: text or an OpenAI message → calls, plain text, or typed issues with a hint.
 
-Forms: bare JSON ``{"name": ..., "arguments": {...}}`` (one, several in a row, or a list), the same inside Hermes/Qwen
-``<tool_call>`` tags or a code fence, and the `tool_calls` of an OpenAI message. Reasoning (``<think>``) and end-of-turn
-tokens are no content; a call inside reasoning is no call. Text is never evaluated and nothing here raises.
+| form | example |
+|---|---|
+| bare JSON: one, several in a row, a list | ``{"name": "ls", "arguments": {"a": true}}`` |
+| Hermes/Qwen tags around JSON (or a call list) | ``<tool_call>{"name": "ls"}</tool_call>`` |
+| an OpenAI message | its `tool_calls` |
+| Python call lists, the form of BFCL's prompting models | ``[cd('document'), ls(a=True)]`` |
+| any of them in a code fence, after prose, or before it | |
+
+Reasoning (``<think>``) and end-of-turn tokens are no content; a call inside reasoning is no call. Prose that mentions a call in
+a sentence is prose. Text is never evaluated and nothing here raises.
 
 A reply without a call is plain text: the policy hands the turn back. A reply that tried to call and failed gives an
 `Issue`, never a silent nothing; then none of the reply's calls runs, so that a half-understood reply changes no state.
@@ -10,27 +17,17 @@ A reply without a call is plain text: the policy hands the turn back. A reply th
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from typing import Any, NamedTuple
 
 import msgspec
 
+from coevolve.agents.action_calls import NO_TOOLS, Tools, from_json, from_python
+from coevolve.agents.action_values import FORM, Issue, Unreadable, end_of, json_value, skip
 from coevolve.records import Call
 
 MAX_CALLS = 32
-MAX_DEPTH = 32
 MAX_CHARACTERS = 200_000
-FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
-
-
-class Issue(NamedTuple):
-    """Why a reply could not be read as calls, in words for the policy."""
-
-    kind: str
-    """`bad_json`, `bad_call`, `too_many_calls`, `too_long`, `unknown_format`."""
-    hint: str
 
 
 class Parsed(NamedTuple):
@@ -42,51 +39,44 @@ class Parsed(NamedTuple):
 
 _REASONING = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
 _END_OF_TURN = re.compile(r"(?:\s|<\|[a-z_]+\|>|</s>)+\Z")
-_TAG = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.S)
-_FENCE = re.compile(r"```\w*\s*(\[?\s*\{.*?)(?:```|\Z)", re.S)
+_TAG = re.compile(r"<(tool_call|TOOLCALL)>(.*?)(?:</\1>|(?=<\1>)|\Z)", re.S)
+_FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 _BARE = re.compile(r"\[?\s*\{")
-_IN_PROSE = re.compile(r'\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
-_PYTHON_CALLS = re.compile(r"(?:```\w*\s*)?\[\s*[A-Za-z_][\w.]*\(.*\)\s*\](?:\s*```)?", re.S)
-_BETWEEN = re.compile(r"[\s,;]*")
+_IN_PROSE = re.compile(r'\{\s*"(?:name|function)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
+_CALL = re.compile(r"\[?\s*([A-Za-z_][\w.]*)\(")
+_LIST = re.compile(r"\[\s*([A-Za-z_][\w.]*)\(")
+_LINE = re.compile(r"^[ \t]*([A-Za-z_][\w.]*)\(", re.M)
+_REST_OF_LINE = re.compile(r"[ \t]*[;,]?[ \t\r]*(?:\n|\Z)")
 
 
-class _Unreadable(ValueError):
-    def __init__(self, kind: str, hint: str):
-        super().__init__(hint)
-        self.issue = Issue(kind, hint)
-
-
-def parse(text: str) -> Parsed:
-    """Reads a reply's text."""
+def parse(text: str, tools: Tools = NO_TOOLS) -> Parsed:
+    """Reads a reply's text. `tools` are those of the environment: without them positional arguments cannot be bound."""
     if len(text) > MAX_CHARACTERS:
         return Parsed([], text, [Issue("too_long", f"The reply is longer than {MAX_CHARACTERS} characters.")])
     whole = text.strip()
-    if _BARE.match(whole) and (calls := _if_nothing_else(whole)):
+    if calls := _if_nothing_else(whole, tools):
         return _checked(calls, whole, [])
     body = _END_OF_TURN.sub("", without_reasoning(text)).strip()
-    calls: list[Call] = []
-    issues: list[Issue] = []
-    for source in _sources(body):
+    calls, issues = [], []
+    for source in _sources(body, tools):
         try:
-            calls += _calls(source)
-        except _Unreadable as error:
+            calls += _calls(source, tools)
+        except Unreadable as error:
             issues.append(error.issue)
-    if not calls and not issues and _PYTHON_CALLS.fullmatch(body):
-        issues.append(Issue("unknown_format", f"Calls written as Python are not understood. {FORM}"))
     return _checked(calls, body, issues)
 
 
-def parse_message(message: dict[str, Any]) -> Parsed:
+def parse_message(message: dict[str, Any], tools: Tools = NO_TOOLS) -> Parsed:
     """Reads an assistant message: its `tool_calls` when it has any, its text otherwise."""
     content = message.get("content") or ""
     if not message.get("tool_calls"):
-        return parse(content)
+        return parse(content, tools)
     calls: list[Call] = []
     issues: list[Issue] = []
     for item in message["tool_calls"]:
         try:
-            calls.append(_call(item))
-        except _Unreadable as error:
+            calls.append(from_json(item, tools))
+        except Unreadable as error:
             issues.append(error.issue)
     return _checked(calls, content, issues)
 
@@ -120,125 +110,81 @@ def without_reasoning(text: str) -> str:
     return _REASONING.sub("", text)
 
 
-def _sources(body: str) -> list[str]:
+def _if_nothing_else(source: str, tools: Tools) -> list[Call]:
+    """The calls of a text that is nothing but calls, whatever marks their strings hold; else none."""
+    try:
+        if _BARE.match(source):
+            value, end = json_value(source)
+            return [from_json(i, tools) for i in _items(value)] if end == len(source) else []
+        if source.endswith((")", "]")) and _CALL.match(source):
+            return from_python(source, tools)
+    except Unreadable:
+        return []
+    return []
+
+
+def _sources(body: str, tools: Tools) -> list[str]:
     """The parts of a reply that are meant as calls."""
-    if "<tool_call>" in body:
-        return _TAG.findall(body)
-    if fences := _FENCE.findall(body):
+    if tags := [inner for _, inner in _TAG.findall(body)]:
+        return tags
+    fences = [inner for inner in map(str.strip, _FENCE.findall(body)) if _BARE.match(inner) or _CALL.match(inner)]
+    if fences:
         return fences
     if _BARE.match(body):
         return [body]
+    if lists := _python(body, tools):
+        return lists
     found = _IN_PROSE.search(body)
     return [body[found.start() :]] if found else []
 
 
-def _calls(source: str) -> list[Call]:
-    """All calls of a run of JSON values; what follows the last value is prose."""
+def _python(body: str, tools: Tools) -> list[str]:
+    """Call lists that begin or end a line, and lines that are calls of known tools; a list that is never closed, too."""
+    found = []
+    at = 0
+    while match := min(
+        filter(None, (_LIST.search(body, at), _LINE.search(body, at))), key=re.Match.start, default=None
+    ):
+        bracketed = match[0].startswith("[")
+        end = end_of(body, match.start() if bracketed else match.end() - 1)
+        at = match.end() if end is None else end
+        known = match[1] in tools or match[1].rpartition(".")[2] in tools
+        if end is None:
+            if known or (bracketed and not tools):
+                found.append(body[match.start() :])
+            continue
+        if bracketed:
+            begins = not body[: match.start()].rpartition("\n")[2].strip() and not body.startswith("(", end)
+            meant = begins or (bool(_REST_OF_LINE.match(body, end)) and (known or not tools))
+        else:
+            meant = known and bool(_REST_OF_LINE.match(body, end))
+        if meant:
+            found.append(body[match.start() : end])
+        elif bracketed:
+            at = match.end()
+    return found
+
+
+def _calls(source: str, tools: Tools) -> list[Call]:
+    """All calls of a source: Python, or a run of JSON values; what follows the last value is prose."""
+    if _CALL.match(source.strip()):
+        return from_python(source, tools)
     calls: list[Call] = []
-    at = _BETWEEN.match(source).end()
+    at = skip(source, 0)
     if source[at : at + 1] not in ("{", "["):
-        raise _Unreadable("bad_json", f"No JSON object in the call. {FORM}")
+        raise Unreadable("bad_json", f"No JSON object in the call. {FORM}")
     while source[at : at + 1] in ("{", "["):
-        value, at = _decode(source, at)
-        for item in value if isinstance(value, list) else [value]:
-            calls.append(_call(item))
-        at = _BETWEEN.match(source, at).end()
+        value, at = json_value(source, at)
+        calls += [from_json(item, tools) for item in _items(value)]
+        at = skip(source, at)
     return calls
 
 
-def _if_nothing_else(source: str) -> list[Call]:
-    """The calls of a text that is nothing but calls, whatever marks their strings hold; else none."""
-    try:
-        value, end = _decode(source, 0)
-        return [_call(item) for item in (value if isinstance(value, list) else [value])] if end == len(source) else []
-    except _Unreadable:
-        return []
-
-
-def _call(item: Any) -> Call:
-    """One call from its JSON object, also wrapped as ``{"type": "function", "function": {...}}``."""
-    if isinstance(item, dict) and isinstance(item.get("function"), dict):
-        item = item["function"]
-    if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"].strip():
-        raise _Unreadable("bad_call", f"A call needs the name of a tool. {FORM}")
-    name = item["name"].strip().removeprefix("functions.")
-    arguments = item.get("arguments", item.get("parameters"))
-    if isinstance(arguments, str):
-        arguments = _decode(arguments, 0)[0] if arguments.strip() else {}
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        raise _Unreadable("bad_call", f"The arguments of {name} must be a JSON object. {FORM}")
-    _check(name, arguments)
-    return Call(name, arguments)
-
-
-def _check(name: str, arguments: dict[str, Any]) -> None:
-    """Refuses what no record could hold: lone surrogates and bottomless nesting."""
-    if _depth(arguments) > MAX_DEPTH:
-        raise _Unreadable("bad_call", f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels.")
-    try:
-        json.dumps([name, arguments], ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise _Unreadable("bad_json", "The call holds half of a surrogate pair.") from None
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        level = [
-            child
-            for node in level
-            if isinstance(node, (dict, list))
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, (dict, list))
-        ]
-    return depth
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _checked(calls: list[Call], text: str, issues: list[Issue]) -> Parsed:
     if len(calls) > MAX_CALLS:
         issues.append(Issue("too_many_calls", f"More than {MAX_CALLS} calls in one reply."))
     return Parsed([] if issues else calls, text, issues)
-
-
-def _decode(source: str, at: int) -> tuple[Any, int]:
-    try:
-        return _decoder.raw_decode(source, _BETWEEN.match(source, at).end())
-    except _Unreadable:
-        raise
-    except json.JSONDecodeError as error:
-        hint = f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
-        raise _Unreadable("bad_json", f"The call is not valid JSON: {hint}") from None
-    except RecursionError:
-        raise _Unreadable("bad_json", "The call is nested too deeply.") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Unreadable("bad_json", "A key occurs twice in one object.")
-    return found
-
-
-def _integer(text: str) -> int:
-    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**63:
-        raise _Unreadable("bad_json", f"The number {text[:20]}… is too large.")
-    return value
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Unreadable("bad_json", f"The number {text[:20]} is too large.")
-    return value
-
-
-def _constant(text: str) -> None:
-    raise _Unreadable("bad_json", f"{text} is not a JSON value.")
-
-
-_decoder = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=False
-)

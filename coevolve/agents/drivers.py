@@ -4,7 +4,7 @@
 |---|---|---|
 | `ProgramPolicy` | a function | all episodes of a chunk advance one reply at a time, the environment in one batched call |
 | `LocalPolicy` | a local model | one forward pass per token for all live episodes; those whose turn ended are stepped together |
-| `ServerPolicy` | an OpenAI-compatible server | asyncio, a bounded number of episodes in flight, environment calls in threads |
+| `ServerPolicy` | an OpenAI-compatible server | asyncio, a bounded number of episodes in flight, every call through the journal, environment calls in threads |
 
 A `Fault` of the environment ends an episode as `env_error`; errors of a model or server propagate.
 """
@@ -12,20 +12,23 @@ A `Fault` of the environment ends an episode as `env_error`; errors of a model o
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import msgspec
+
 from coevolve.agents.episode import Episode, Reply
-from coevolve.agents.policies import Program, offered
-from coevolve.agents.prompts import function_schema
+from coevolve.agents.policies import Program
+from coevolve.agents.prompts import TOOLS, Style
 from coevolve.environments.protocol import Result
+from coevolve.models.chat import BadReply, Full, Request
 from coevolve.records import Usage
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Fault, Pool
-    from coevolve.models.openai_chat import ChatServer
+    from coevolve.models.service import Models
     from coevolve.models.transformers_lm import LocalModel, Turn
 
 T = TypeVar("T")
@@ -36,12 +39,15 @@ class Policy(Protocol):
     name: str
     rows: int
     """Episodes that are played together, in batches of this size; 1 where they don't touch one another."""
+    style: Style
+    """How it is told its episodes."""
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]: ...
 
 
 class ProgramPolicy:
     rows = 1
+    style = TOOLS
 
     def __init__(self, name: str, program: Program):
         self.name, self._program = name, program
@@ -58,8 +64,8 @@ class ProgramPolicy:
 class LocalPolicy:
     """`temperature` 0 decodes greedily."""
 
-    def __init__(self, name: str, model: LocalModel, temperature: float = 1.0):
-        self.name, self.model, self.temperature = name, model, temperature
+    def __init__(self, name: str, model: LocalModel, temperature: float = 1.0, style: Style = TOOLS):
+        self.name, self.model, self.temperature, self.style = name, model, temperature, style
         self.rows = min(CHUNK, model.rows)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
@@ -70,7 +76,7 @@ class LocalPolicy:
             yield from chunk
 
     def _play(self, episodes: list[Episode], pool: Pool) -> None:
-        schemas = _Schemas(pool)
+        schemas = _Schemas(pool, self.style)
         prompts = [self.model.chat.prompt(e.unread, schemas.of(e)) for e in episodes]
         for episode, prompt in zip(episodes, prompts, strict=True):
             if len(prompt) >= self.model.max_tokens:
@@ -104,60 +110,64 @@ class LocalPolicy:
 
 
 class ServerPolicy:
+    """`model` as the server calls it; `max_turn_tokens` caps a reply. An answer without content loses its episode: `env_error`."""
+
     rows = 1
 
-    def __init__(self, name: str, server: ChatServer, concurrency: int = 16):
-        self.name, self._server, self._concurrency = name, server, concurrency
+    def __init__(
+        self,
+        model: str,
+        models: Models,
+        temperature: float = 1.0,
+        max_turn_tokens: int | None = None,
+        style: Style = TOOLS,
+    ):
+        self.name, self._models, self.style = model, models, style
+        self._request = Request(model=model, messages=[], temperature=temperature, max_tokens=max_turn_tokens)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        waiting: deque[asyncio.Task[None]] = deque()
-        started: deque[Episode] = deque()
-        source = iter(episodes)
-        schemas = _Schemas(pool)
+        schemas = _Schemas(pool, self.style)
+        yield from self._models.each(episodes, lambda episode: self._play(episode, pool, schemas))
 
-        async def front() -> None:
-            for episode in islice(source, self._concurrency - len(waiting)):
-                started.append(episode)
-                waiting.append(asyncio.create_task(self._play(episode, pool, schemas)))
-            if waiting:
-                await waiting[0]
-
-        with asyncio.Runner() as runner:
-            runner.run(self._server.open())
-            try:
-                while True:
-                    runner.run(front())
-                    if not started:
-                        return
-                    waiting.popleft()
-                    yield started.popleft()
-            finally:
-                runner.run(self._server.close())
-
-    async def _play(self, episode: Episode, pool: Pool, schemas: _Schemas) -> None:
+    async def _play(self, episode: Episode, pool: Pool, schemas: _Schemas) -> Episode:
+        episode.retold = True
         await asyncio.to_thread(open_all, [episode], pool)
         while not episode.done:
-            reply = await self._server.complete(
-                episode.messages, schemas.of(episode), f"{episode.key}-{episode.replies}"
-            )
-            if reply is None:
+            try:
+                reply = await self._models.chat(self._next(episode, schemas.of(episode)))
+            except BadReply as error:
+                episode.stop("env_error", str(error))
+            except Full:
                 episode.stop("max_tokens", "the server's context is full")
-                break
-            await asyncio.to_thread(advance, [(episode, Reply(*reply))], pool)
+            else:
+                said = Reply(reply.message, reply.truncated, reply.usage)
+                await asyncio.to_thread(advance, [(episode, said)], pool)
         await asyncio.to_thread(finish_all, [episode], pool)
+        return episode
+
+    def _next(self, episode: Episode, tools: list[dict]) -> Request:
+        seed = _number(f"{episode.key}-{episode.replies}")
+        return msgspec.structs.replace(
+            self._request, messages=list(episode.messages), tools=tools, sample=episode.sample, seed=seed
+        )
+
+
+def _number(seed: str) -> int:
+    """A 31-bit seed, as servers take it."""
+    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") >> 1
 
 
 class _Schemas:
-    """Function schemas of the tools that a session offers, built once per distinct offer."""
+    """Schemas of the tools that a session offers, in one style, built once per distinct offer."""
 
-    def __init__(self, pool: Pool):
-        self._pool = pool
+    def __init__(self, pool: Pool, style: Style):
+        self._pool, self._style = pool, style
         self._built: dict[tuple[str, ...], list[dict]] = {}
 
     def of(self, episode: Episode) -> list[dict]:
-        names = tuple(offered(episode, self._pool))
+        names = tuple(episode.offered())
         if names not in self._built:
-            self._built[names] = [function_schema(self._pool.tools[name]) for name in names]
+            self._built[names] = self._style.schemas([self._pool.tools[name] for name in names])
         return self._built[names]
 
 

@@ -8,7 +8,7 @@ A driver shows `unread` to the policy, hands its reply to `reply`, runs the retu
 | stop_reason | when | score |
 |---|---|---|
 | done | plain text after the last user turn | the environment's verdict |
-| max_steps | an action beyond the cap of the episode (verdict), or of one user turn (failure: score 0) | |
+| max_steps | an action beyond the cap of the episode (verdict), or a reply beyond that of a turn (failure: score 0) | |
 | max_tokens | a reply was cut off, or nothing more fits the context | the environment's verdict |
 | policy_fault | an action broke a limit or the state | 0 |
 | env_error | the infrastructure failed, the grader included; masked from training, never a failure of the policy | 0 |
@@ -18,10 +18,10 @@ A reply that cannot be read as calls is a step whose action is the reply's text 
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coevolve.agents import prompts
+from coevolve.agents.action_calls import NO_TOOLS, Tools
 from coevolve.agents.actions import Parsed, parse_message
 from coevolve.environments.protocol import Graded, Limits, Result
 from coevolve.records import Call, Rollout, Step, Task, Usage, content_id
@@ -41,15 +41,29 @@ class Reply(NamedTuple):
 
 
 class Episode:
-    """`key` names the episode for random draws; `group` and `sample` as in the rollout record."""
+    """`key` names the episode for random draws; `group` and `sample` as in the rollout record; `tools` are
+    the environment's; `retold` if the policy is shown the tools anew with every reply."""
 
-    def __init__(self, task: Task, limits: Limits, *, key: str = "", group: str = "", sample: int = 0):
+    def __init__(
+        self,
+        task: Task,
+        limits: Limits,
+        *,
+        key: str = "",
+        group: str = "",
+        sample: int = 0,
+        tools: Tools = NO_TOOLS,
+        style: prompts.Style = prompts.TOOLS,
+    ):
+        self.tools, self.style = tools, style
+        self.retold = False
         self.task, self.limits, self.key, self.group, self.sample = task, limits, key, group, sample
         self.session: Session | None = None
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.turn = 0
         self.turn_steps = 0
+        self.turn_replies = 0
         self.replies = 0
         self.usage = Usage()
         self.tokens: Row | None = None
@@ -77,7 +91,15 @@ class Episode:
     def open(self, session: Session) -> None:
         """The environment is ready: the first user turn follows."""
         self.session = session
-        self.messages.append(prompts.first_message(self.task.query[0], session.opened.observation))
+        tools = [self.tools[name] for name in self.offered() if name in self.tools]
+        self.messages += self.style.first(self.task.query[0], session.opened.observation, tools)
+
+    def offered(self) -> list[str]:
+        """Names of the tools that the session offers in this turn, in the environment's order, later ones last."""
+        opened = self.session.opened
+        return (opened.tools or list(self.tools)) + [
+            name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])
+        ]
 
     def reply(self, reply: Reply) -> list[Call]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
@@ -91,7 +113,7 @@ class Episode:
         if reply.truncated:
             self.stop("max_tokens")
             return []
-        parsed = parse_message(reply.message)
+        parsed = parse_message(reply.message, self.tools)
         if parsed.issues:
             self._misread(parsed)
             return []
@@ -103,7 +125,7 @@ class Episode:
     def observe(self, results: list[Result]) -> None:
         """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
         reply = self.messages[-1]
-        self.messages += prompts.result_messages(reply, [result.observation for result in results])
+        self.messages += self.style.results(reply, self._running, [result.observation for result in results])
         for action, result in zip(self._running, results, strict=False):
             self._add(action, result)
             if result.fatal:
@@ -153,38 +175,37 @@ class Episode:
     def _begin(self, calls: list[Call]) -> list[Call]:
         room = self._room()
         self._overrun = len(calls) > room
-        if self._overrun:
-            self._failed = self._turn_room() < len(calls)
         if room == 0:
             self.stop("max_steps")
         self._running = calls[:room]
         return self._running
 
-    def _turn_room(self) -> int:
-        cap = self.limits.max_steps_per_turn
-        return sys.maxsize if cap is None else cap - self.turn_steps
-
     def _room(self) -> int:
-        return min(self.limits.max_steps - len(self.steps), self._turn_room())
+        """How many actions this reply may still run; a reply beyond those of one turn fails the episode."""
+        cap = self.limits.max_steps_per_turn
+        self._failed = cap is not None and self.turn_replies >= cap
+        self.turn_replies += 1
+        return 0 if self._failed else self.limits.max_steps - len(self.steps)
 
     def _misread(self, parsed: Parsed) -> None:
         if self._room() == 0:
-            self._failed = self._turn_room() == 0
             self.stop("max_steps")
             return
         reply, issue = self.messages[-1], parsed.issues[0]
         hint = " ".join(dict.fromkeys(i.hint for i in parsed.issues))
-        self.messages += prompts.hint_messages(reply, hint)
+        self.messages += prompts.hint_messages(reply, hint, self.style)
         self._add(parsed.text, Result(observation=hint, error=issue.kind))
 
     def _hand_back(self) -> None:
         self.turn += 1
-        self.turn_steps = 0
+        self.turn_steps = self.turn_replies = 0
         if self.turn == len(self.task.query):
             self.turn -= 1
             self.stop("done")
         else:
-            self.messages.append(prompts.user_message(self.task.query[self.turn]))
+            names = self.session.opened.later.get(str(self.turn), [])
+            added = [self.tools[name] for name in names if name in self.tools]
+            self.messages.append(self.style.next(self.task.query[self.turn], added, told=self.retold))
 
     def _add(self, action: Call | str, result: Result) -> None:
         self.steps.append(

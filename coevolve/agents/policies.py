@@ -2,7 +2,7 @@
 
 | name | plays |
 |---|---|
-| solution | the task's reference actions, turn by turn |
+| solution | the task's reference actions, turn by turn, one a reply (more where a turn has more than it may have replies) |
 | nothing | hands every turn back at once |
 | hollow | one harmless call of the environment per turn, then hands back: reading without doing |
 | random | random tools with arguments drawn from what a user of the start state knows |
@@ -32,20 +32,16 @@ CONTINUE = 0.75
 """Probability that the random policy acts once more in a turn."""
 
 
-def offered(episode: Episode, pool: Pool) -> list[str]:
-    """Names of the tools of this session, in the environment's order."""
-    return episode.session.opened.tools or list(pool.tools)
-
-
 def solution(episode: Episode, pool: Pool) -> str:
     turns = episode.task.solution
     actions = turns[episode.turn] if episode.turn < len(turns) else []
     if episode.turn_steps >= len(actions):
         return HAND_BACK
-    action = actions[episode.turn_steps]
-    if isinstance(action, str):
+    size = -(-len(actions) // (episode.limits.max_steps_per_turn or len(actions)))
+    wanted = actions[episode.turn_steps : episode.turn_steps + size]
+    if any(isinstance(action, str) for action in wanted):
         raise UsageError(f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code")
-    return to_text(action)
+    return "".join(map(to_text, wanted))
 
 
 def nothing(episode: Episode, pool: Pool) -> str:
@@ -53,7 +49,7 @@ def nothing(episode: Episode, pool: Pool) -> str:
 
 
 def hollow(episode: Episode, pool: Pool) -> str:
-    names = set(offered(episode, pool))
+    names = set(episode.offered())
     calls = [call for call in pool.description.harmless if call["tool"] in names]
     if episode.turn_steps or not calls:
         return HAND_BACK
@@ -64,7 +60,7 @@ def random_calls(episode: Episode, pool: Pool) -> str:
     draw = random.Random(f"{episode.key}-{episode.replies}")
     if draw.random() > CONTINUE:
         return HAND_BACK
-    tool = pool.tools[draw.choice(offered(episode, pool))]
+    tool = pool.tools[draw.choice(episode.offered())]
     required = tool.parameters.get("required", [])
     arguments = {
         name: _value(draw, tool, name, schema, episode.session.opened.values)

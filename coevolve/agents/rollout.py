@@ -22,6 +22,7 @@ import msgspec
 from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
 from coevolve.agents.episode import Episode
 from coevolve.agents.policies import PROGRAMS
+from coevolve.agents.prompts import Style, style
 from coevolve.environments.protocol import Limits
 from coevolve.errors import UsageError
 from coevolve.records import Rollout, Task, content_id
@@ -29,6 +30,7 @@ from coevolve.runs import Journal
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
+    from coevolve.models.service import Models
 
 __all__ = ["make_policy", "resumed", "rollouts"]
 
@@ -36,31 +38,40 @@ __all__ = ["make_policy", "resumed", "rollouts"]
 def make_policy(
     name: str,
     *,
-    base_url: str | None = None,
+    models: Models | None = None,
     temperature: float = 1.0,
     max_tokens: int | None = None,
     max_turn_tokens: int | None = None,
-    concurrency: int = 16,
     device: str | None = None,
     threads: int | None = None,
+    prompt: str = "tools",
 ) -> Policy:
-    """`name`: solution, nothing, hollow, random; else a model at `base_url`; else a Hugging Face directory or id.
+    """`name`: with `models` the server's name of a model; else solution, nothing, hollow, random; else a Hugging Face model.
 
-    `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both. Raises UsageError for
-    what is neither, MissingDependency where torch or openai is needed and missing.
+    `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both. `prompt` names a style
+    of `prompts`. Raises UsageError for
+    what is neither, MissingDependency where torch is needed and missing.
     """
-    if base_url is not None:
-        from coevolve.models.openai_chat import ChatServer
-
-        return ServerPolicy(name, ChatServer(name, base_url, temperature, max_turn_tokens), concurrency)
+    told = style(prompt)
+    if models is not None:
+        if told.render:
+            raise UsageError(
+                f"the prompt {prompt} is a whole text, and a chat server renders its own: use a local model"
+            )
+        return ServerPolicy(name, models, temperature, max_turn_tokens, told)
     if name in PROGRAMS:
         return ProgramPolicy(name, PROGRAMS[name])
     from coevolve.models.transformers_lm import LocalModel, identity
 
     model = LocalModel.load(
-        name, device=device, threads=threads, max_tokens=max_tokens, max_turn_tokens=max_turn_tokens
+        name,
+        device=device,
+        threads=threads,
+        max_tokens=max_tokens,
+        max_turn_tokens=max_turn_tokens,
+        render=told.render,
     )
-    return LocalPolicy(identity(name), model, temperature)
+    return LocalPolicy(identity(name), model, temperature, told)
 
 
 def rollouts(
@@ -82,7 +93,7 @@ def rollouts(
     limits = pool.description.limits
     if max_steps is not None:
         limits = msgspec.structs.replace(limits, max_steps=max_steps)
-    episodes = _episodes(tasks, pool.name, limits, samples, f"{seed}-{step}", f"{iteration}-{step}")
+    episodes = _episodes(tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", policy.style)
     for episode in policy.play(episodes, pool):
         yield episode.record(policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens)
 
@@ -93,7 +104,7 @@ def resumed(
     """The rollouts of different tasks; those that the journal holds are not played again.
 
     Tasks are kept and played again in units that fill whole batches of the policy, so that a batch is made of the same
-    rows after an interruption as without one.
+    rows after an interruption as without one. A unit with an `env_error` isn't kept: it deserves another try.
     """
     units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
     keys = [content_id([task.id for task in unit]) for unit in units]
@@ -102,19 +113,23 @@ def resumed(
     for unit, key, known in zip(units, keys, found, strict=True):
         if known is None:
             known = list(islice(played, len(unit) * samples))
-            journal.put(key, known)
+            if all(rollout.stop_reason != "env_error" for rollout in known):
+                journal.put(key, known)
         yield from known
 
 
-def _episodes(tasks: Iterable[Task], env: str, limits: Limits, samples: int, key: str, group: str) -> Iterator[Episode]:
+def _episodes(
+    tasks: Iterable[Task], pool: Pool, limits: Limits, samples: int, key: str, group: str, told: Style
+) -> Iterator[Episode]:
     seen: Counter[str] = Counter()
     for task in tasks:
-        if task.env != env:
-            raise UsageError(f"task {task.id} is of environment {task.env!r}, and this run plays {env!r}")
+        if task.env != pool.name:
+            raise UsageError(f"task {task.id} is of environment {task.env!r}, and this run plays {pool.name!r}")
         if not task.query:
             raise UsageError(f"task {task.id} has no user turn")
         again = seen[task.id]
         seen[task.id] += 1
         name = f"{group}-{task.id}" + (f"-{again}" if again else "")
         for sample in range(again * samples, (again + 1) * samples):
-            yield Episode(task, limits, key=f"{key}-{task.id}-{sample}", group=name, sample=sample)
+            named = f"{key}-{task.id}-{sample}"
+            yield Episode(task, limits, key=named, group=name, sample=sample, tools=pool.tools, style=told)

@@ -15,6 +15,7 @@ import msgspec
 from coevolve.environments import install
 from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Result, Tool
+from coevolve.environments.registry import BUILT_IN
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 MAX_CALLS = 200
@@ -31,12 +32,18 @@ class Check(msgspec.Struct, frozen=True):
 
 def check(env: str) -> Iterator[Check]:
     """Starts the environment and yields what was checked."""
-    if env in install.RECIPES:
-        problems = install.verify(env)
+    if recipe := _recipe(env):
+        problems = install.verify(recipe)
         yield _check("installed", not problems, "; ".join(problems[:3]) or "every file is its wheel's")
+    if env in install.RECIPES and env not in BUILT_IN:
+        return
     with Pool(env) as pool:
         yield from _described(pool, env)
         yield from _sessions(pool)
+
+
+def _recipe(env: str) -> str | None:
+    return BUILT_IN[env].recipe if env in BUILT_IN else env if env in install.RECIPES else None
 
 
 def _check(name: str, ok: bool, detail: str = "") -> Check:
@@ -52,8 +59,8 @@ def _described(pool: Pool, env: str) -> Iterator[Check]:
     )
     odd = [tool.name for tool in description.tools if tool.parameters.get("type") != "object"]
     yield _check("schemas", not odd, f"parameters are no JSON Schema of an object: {', '.join(odd[:5])}" if odd else "")
-    if env in install.RECIPES:
-        pinned = install.RECIPES[env].version
+    if recipe := _recipe(env):
+        pinned = install.RECIPES[recipe].version
         yield _check(
             "version", description.version.split("+")[0] == pinned, f"pinned {pinned}, found {description.version}"
         )

@@ -24,6 +24,7 @@ import msgspec
 
 from coevolve.errors import MissingDependency, Unreachable, UsageError, WriteFailed
 from coevolve.jsonl import warn
+from coevolve.runs import home
 
 
 class Recipe(NamedTuple):
@@ -34,14 +35,23 @@ class Recipe(NamedTuple):
     requirements: tuple[str, ...]
 
 
-RECIPES = {"bfcl": Recipe("bfcl", "2026.3.23", ("bfcl-eval==2026.3.23", "mpmath==1.3.0"))}
-"""bfcl: executor and checker need no more than mpmath; the full dependencies are 6 GB and exclude vLLM and verl."""
+_BFCL = ("bfcl-eval==2026.3.23", "mpmath==1.3.0")
+_OFFICIAL = (
+    "anyio==4.16.0 annotated-types==0.8.0 certifi==2025.11.12 charset-normalizer==3.5.3 filelock==4.3.1 h11==0.16.0 "
+    "httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0 numpy==2.4.6 openai==3.57.0 overrides==7.7.0 "
+    "pandas==3.1.1 pydantic==2.14.4 pydantic-core==2.50.5 python-dateutil==4.0.0 python-dotenv==1.2.4 "
+    "requests==2.34.2 sniffio==1.3.1 tenacity==9.2.1 tqdm==4.70.1 truststore==0.10.5 typing-extensions==4.16.0 "
+    "typing-inspection==0.4.5 tzdata==2026.6 urllib3==2.8.0"
+)
+
+RECIPES = {
+    "bfcl": Recipe("bfcl", "2026.3.23", _BFCL),
+    "bfcl-official": Recipe("bfcl-official", "2026.3.23", (*_BFCL, *_OFFICIAL.split())),
+}
+"""bfcl: executor and checker need no more than mpmath; the full dependencies are 6 GB and exclude vLLM and verl.
+bfcl-official: what the package's handlers and its evaluation import, without the SDKs of vendors (0.3 GB)."""
 
 _MARKER = "coevolve-installed.json"
-
-
-def home() -> Path:
-    return Path(os.environ.get("COEVOLVE_HOME") or Path.home() / ".local" / "share" / "coevolve")
 
 
 def directory(recipe: Recipe) -> Path:

@@ -48,6 +48,10 @@ class Language(Struct, frozen=True):
     """Parameter → JSON text of a value → how it is said: {"unlock": {"false": "Lock"}}."""
     lookup_only: list[str] = []
     """Parameters whose value a user would not say: it must come from an observation."""
+    literal: list[str] = []
+    """Parameters whose value a user says as it is (a password, a message): no phrase for an output stands in its place."""
+    absent: dict[str, str] = {}
+    """Optional parameter → what is appended when the call lacks it, where the default matters: ``, with priority 1``."""
 
 
 class Tool(Struct, frozen=True):
@@ -63,12 +67,15 @@ class Tool(Struct, frozen=True):
     """The verifier compares this tool's response, so that reading can be a goal of its own."""
     read_only: bool = False
     language: Language | None = None
+    document: dict[str, Any] | None = None
+    """The benchmark's own description of the tool, as its official prompts show it."""
 
 
 class Limits(Struct, frozen=True):
     max_steps: int = 30
     """Actions per episode."""
     max_steps_per_turn: int | None = None
+    """Replies that act, per user turn; one more fails the episode."""
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -79,6 +86,8 @@ class Description(Struct, frozen=True, kw_only=True):
     tools: list[Tool]
     splits: dict[str, int] = {}
     """Own tasks per split."""
+    held_out: list[str] = []
+    """Splits that no synthetic task may touch: not their start states, not their queries, not their solutions."""
     limits: Limits = Limits()
     max_goals: int = 1
     """How many goals one synthetic task should combine at most, each a user's turn."""
@@ -92,7 +101,9 @@ class Opened(Struct, frozen=True, kw_only=True):
     observation: str = ""
     """Shown before the first user turn, if not empty."""
     tools: list[str] = []
-    """Names offered in this session; empty = all."""
+    """Names offered in this session from its beginning; empty = all."""
+    later: dict[str, list[str]] = {}
+    """Index of a user's turn, as text → names that are offered from that turn on, beside `tools`."""
     values: dict[str, list[Any]] = {}
     """What a user of this start state would know, by parameter: ``tool.parameter`` (wins) or ``parameter``."""
     state: str = ""

@@ -17,7 +17,23 @@ from typing import NamedTuple
 from coevolve.environments import install
 from coevolve.errors import UsageError
 
-BUILT_IN = ("desk", "bfcl")
+
+
+class BuiltIn(NamedTuple):
+    """A worker of the toolkit's own."""
+
+    worker: str
+    """File name in `workers/`."""
+    recipe: str | None = None
+    """The benchmark whose interpreter runs it (install.py); None is this one's."""
+    options: tuple[str, ...] = ()
+
+
+BUILT_IN = {
+    "desk": BuiltIn("desk.py"),
+    "bfcl": BuiltIn("bfcl.py", "bfcl"),
+    "bfcl-strict": BuiltIn("bfcl.py", "bfcl", ("--strict-parity",)),
+}
 DATE = "2026-01-01"
 WORKERS = Path(__file__).with_name("workers")
 _FIXED = {"PYTHONHASHSEED": "0", "COEVOLVE_DATE": DATE}
@@ -35,9 +51,9 @@ class Launch(NamedTuple):
 
 def find(env: str) -> Launch:
     """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
-    if env in BUILT_IN:
-        python = str(install.python(env)) if env in install.RECIPES else sys.executable
-        return Launch(env, [python, str(WORKERS / f"{env}.py")], _small_environment())
+    if own := BUILT_IN.get(env):
+        python = str(install.python(own.recipe)) if own.recipe else sys.executable
+        return Launch(env, [python, str(WORKERS / own.worker), *own.options], _small_environment())
     return Launch(env, _command(env), {**os.environ, **_FIXED})
 
 

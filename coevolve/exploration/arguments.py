@@ -3,7 +3,7 @@
 A value comes from one of three places, best first where several offer one: an earlier output of this episode whose key
 resembles the parameter (`ticket_id` takes `id`, `symbol` takes a member of `symbols`), what a user of the start state would
 know (`Opened.values`; ``tool.parameter`` wins over ``parameter``), and the schema itself (enum, default, bounds, type).
-Parameters that the environment calls `lookup_only` take observed values alone while there are any. Nothing here fails: a
+Parameters that the environment calls `lookup_only` take observed values alone while there are any, `literal` ones none. Nothing here fails: a
 schema that says nothing gets a short text. Everything is a pure function of its arguments and the generator.
 """
 
@@ -76,7 +76,7 @@ class Known:
 
     def observed(self, tool: Tool, parameter: str, schema: dict[str, Any]) -> list[tuple[float, Leaf]]:
         """Leaves whose key resembles the parameter, weighted: agreement of the names, app, recency."""
-        if schema.get("type") == "boolean":
+        if schema.get("type") == "boolean" or literal(tool, parameter):
             return []
         found = []
         for leaf in self.leaves:
@@ -183,6 +183,10 @@ def lookup_only(tool: Tool, parameter: str) -> bool:
     return tool.language is not None and parameter in tool.language.lookup_only
 
 
+def literal(tool: Tool, parameter: str) -> bool:
+    return tool.language is not None and parameter in tool.language.literal
+
+
 def draw(rng: random.Random, tool: Tool, parameter: str, known: Known) -> Any:
     """A value for one parameter."""
     schema = properties(tool).get(parameter, {})
@@ -190,10 +194,11 @@ def draw(rng: random.Random, tool: Tool, parameter: str, known: Known) -> Any:
     given = known.given(tool.name, parameter, schema)
     if lookup_only(tool, parameter):
         own = [(weight, leaf) for weight, leaf in observed if leaf.app == tool.app]
-        observed = own or observed or [(1.0, leaf) for leaf in known.anything(schema)]
+        observed = own or observed or ([] if given else [(1.0, leaf) for leaf in known.anything(schema)])
         given = [] if observed else given
     if not observed and not given:
-        return _any_number(rng, schema, known) or invent(rng, parameter, schema)
+        number = None if literal(tool, parameter) else _any_number(rng, schema, known)
+        return number or invent(rng, parameter, schema)
     strength = max((weight for weight, _ in observed), default=0.0)
     if observed and rng.random() * (strength + (GIVEN if given else 0.0)) < strength:
         weights = [weight * known.weight(tool.app, leaf.value) for weight, leaf in observed]

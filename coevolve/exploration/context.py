@@ -4,7 +4,7 @@ All signals of one task become one context: its kind is the first of `PRIORITY` 
 get at most their quota of the episodes (research/tiny2.md §7: boundary a half, forgetting and rare an eighth each; kinds that
 are none of these share the rare quota), at least a quarter is left to coverage, and what a quota does not use goes to
 coverage too. A behaviour (`Task.kind`) is repeated on at most `REPEATS` fresh start states in one run, so that a few of them
-cannot crowd out the rest. A model's reflection would fill `Context.reflection` here; without one it states the facts.
+cannot crowd out the rest. `Context.reflection` states the facts; where a model reflects (`reflection`), it holds its findings.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ def _behaviour(signal: Signal) -> str:
 
 def context_of(focus: Focus, aim: list[str]) -> Context:
     lead = focus.lead
-    return Context(signal=lead.id, signal_kind=lead.kind, task_id=lead.task_id, aim=aim, reflection=_facts(focus))
+    return Context(signal=lead.id, signal_kind=lead.kind, task_id=lead.task_id, aim=aim, reflection=facts(focus))
 
 
-def _facts(focus: Focus) -> str:
+def facts(focus: Focus) -> str:
+    """What the signals of a focus say, in a line."""
     parts = []
     for signal in focus.signals[:TOLD]:
         pattern = f" of {' → '.join(signal.pattern)}" if signal.pattern else ""

@@ -1,4 +1,4 @@
-"""`explore`: signals in, explorations out; without a model.
+"""`explore`: signals in, explorations out; by programs, or by a model (`mind`).
 
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
 `Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
@@ -13,22 +13,30 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from coevolve.environments.client import Fault, Pool
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.exploration.context import Focus, choose, merge
-from coevolve.exploration.lockstep import Finished, run, step_of
+from coevolve.exploration.lockstep import Done, Finished, run, step_of
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import Pattern, around, evidence_of, pattern_of
-from coevolve.exploration.plans import MODES, Plan, Settings, coverage, guided, unguided
+from coevolve.exploration.plans import AIMS, MODES, Plan, Settings, coverage, guided, unguided
 from coevolve.records import Exploration, Signal, Step, Task
 from coevolve.runs import Journal
 
+if TYPE_CHECKING:
+    from coevolve.exploration.mind import Mind
+    from coevolve.exploration.reflection import Reflection
+
+Run = Callable[[Pool, list[Plan], Memory, Settings], Iterator[Done]]
 BLOCK = 8
 """Episodes between two updates of the shared memory; part of what decides the output."""
+MIND_BLOCK = 32
+"""The same with a model, whose episodes wait for replies most of the time."""
 MAX_FAULTS = 0.2
 """Share of dropped episodes beyond which the run stops, once more than `FEW_FAULTS` were dropped."""
 FEW_FAULTS = 3
@@ -39,7 +47,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
-        self.contexts = self.planned = self.dropped = 0
+        self.contexts = self.planned = self.dropped = self.lost = self.refused = 0
         self.fault = ""
 
     def add(self, exploration: Exploration) -> None:
@@ -63,6 +71,10 @@ class Tally:
             found.append(f"{mode}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
         if resumed:
             found.append(f"{resumed} episodes from the journal")
+        if self.refused:
+            found.append(f"{self.refused} reflections refused")
+        if self.lost:
+            found.append(f"lost {self.lost} episodes for want of a usable reply")
         if self.dropped:
             found.append(f"dropped {self.dropped} episodes that {self.faults()}")
         return found
@@ -82,14 +94,16 @@ def explore(
     tasks: Iterable[Task] = (),
     journal: Journal | None = None,
     tally: Tally | None = None,
+    mind: Mind | None = None,
 ) -> Iterator[Exploration]:
     """Explorations in the order of their plans. `tasks` is what there is so far: coverage counts it, recipes come from it.
+    `mind` is the model that explores, in place of the programs.
 
-    Raises UsageError for an unknown mode, for signals of another environment and for an environment whose actions are code;
-    CoevolveError when too many episodes meet faults.
+    Raises UsageError for an unknown mode, for signals of another environment and, without a model, for an environment whose
+    actions are code; CoevolveError when too many episodes meet faults; with a model, what its calls raise.
     """
     check(settings)
-    if pool.description.actions != "calls":
+    if pool.description.actions != "calls" and mind is None:
         raise UsageError(f"{pool.name} takes code as actions: exploring it needs a model")
     journal, tally, memory = journal or Journal(None, {}), tally or Tally(), Memory(pool.tools)
     for task in tasks:
@@ -97,20 +111,28 @@ def explore(
             memory.learn_task(task)
     contexts = _contexts(signals, pool, settings) if settings.mode == "guided" else []
     tally.contexts = len(contexts)
-    for begin in range(0, settings.episodes, BLOCK):
-        indices = range(begin, min(begin + BLOCK, settings.episodes))
-        yield from _block(pool, _plans(indices, contexts, memory, settings), memory, settings, journal, tally)
+    thoughts = mind.reflections([focus for focus, _ in contexts], pool.tools) if mind else [None] * len(contexts)
+    tally.refused = mind.refused if mind else 0
+    block, runs = (MIND_BLOCK, mind.run) if mind else (BLOCK, run)
+    for begin in range(0, settings.episodes, block):
+        indices = range(begin, min(begin + block, settings.episodes))
+        plans = _plans(indices, contexts, thoughts, memory, settings)
+        yield from _block(pool, plans, memory, settings, journal, tally, runs)
 
 
 def _block(
-    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings, journal: Journal, tally: Tally
+    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings, journal: Journal, tally: Tally, runs: Run
 ) -> Iterator[Exploration]:
     """Runs the episodes that the journal does not have, then lets the memory learn from all of them, in order."""
     finished = {plan.key: journal.get(plan.key, Finished) for plan in plans}
-    for plan, episode, fault in run(pool, [plan for plan in plans if finished[plan.key] is None], memory, settings):
+    missing = [plan for plan in plans if finished[plan.key] is None]
+    tally.lost += sum(plan.lost for plan in missing)
+    for plan, episode, fault, lost in runs(pool, [plan for plan in missing if not plan.lost], memory, settings):
         finished[plan.key] = episode
         if episode:
             journal.put(plan.key, episode)
+        elif lost:
+            tally.lost += 1
         else:
             tally.dropped += 1
             tally.fault = fault
@@ -125,15 +147,30 @@ def _block(
         raise CoevolveError(f"{pool.name}: {tally.dropped} of {tally.planned} episodes {tally.faults()}")
 
 
-def _plans(indices: range, contexts: list[tuple[Focus, Pattern]], memory: Memory, settings: Settings) -> list[Plan]:
+def _plans(
+    indices: range, contexts: list[tuple[Focus, Pattern]], thoughts: list, memory: Memory, settings: Settings
+) -> list[Plan]:
     """The plans of one block, from the memory as it is: the contexts' rounds first, then coverage."""
     if settings.mode in ("random", "curious"):
         return [unguided(settings.mode, index, memory) for index in indices]
     rng = random.Random(f"{settings.seed}-{settings.iteration}-plan-{indices[0]}")
     rounds = settings.rounds
     aimed = [index for index in indices if index < len(contexts) * rounds]
-    plans = [guided(*contexts[index // rounds], index, index % rounds, memory, rng) for index in aimed]
+    plans = [
+        _reflected(guided(*contexts[index // rounds], index, index % rounds, memory, rng), thoughts[index // rounds])
+        for index in aimed
+    ]
     return plans + coverage([index for index in indices if index not in aimed], memory, rng)
+
+
+def _reflected(plan: Plan, thought: Reflection | Exception | None) -> Plan:
+    """The plan with a model's reflection in place of the facts; lost where the model gave none."""
+    if isinstance(thought, Exception):
+        return plan._replace(lost=True)
+    if thought is None:
+        return plan
+    aim = thought.tools[:AIMS] or plan.context.aim
+    return plan._replace(context=replace(plan.context, reflection=thought.text(), aim=aim))
 
 
 def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings) -> list[tuple[Focus, Pattern]]:

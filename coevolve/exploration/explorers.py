@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import fits, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import fits, literal, properties, required, resemblance, shapes
 from coevolve.exploration.memory import Recipe, is_goal
 from coevolve.exploration.pattern import Pattern, repeat
 from coevolve.exploration.search import achieve, attempt, relay
@@ -65,7 +65,8 @@ def _pass_on(here: Situation) -> Explorer:
         if leaf.said
         for tool in here.tools.values()
         for name, schema in properties(tool).items()
-        if tool.name != leaf.tool and is_goal(tool) and resemblance(name, leaf.key) and fits(leaf.value, schema)
+        if tool.name != leaf.tool and is_goal(tool) and not literal(tool, name)
+        if resemblance(name, leaf.key) and fits(leaf.value, schema)
     ]
     if choices:
         *_, tool, name, leaf = min(choices, key=lambda choice: choice[:2])

@@ -17,7 +17,7 @@ from coevolve.environments.protocol import Result
 from coevolve.exploration.memory import Lesson, Memory
 from coevolve.exploration.plans import Plan, Settings
 from coevolve.exploration.situation import Explorer, Situation
-from coevolve.records import Action, Call, Exploration, Start, Step, content_id
+from coevolve.records import Action, Call, Exploration, Start, Step, Usage, content_id
 
 
 class Finished(Struct, frozen=True):
@@ -30,11 +30,13 @@ class Finished(Struct, frozen=True):
 
 
 class Done(NamedTuple):
-    """A plan and what became of it: the episode, or the fault of the environment for which it was dropped."""
+    """A plan and what became of it: the episode, or the fault of the environment for which it was dropped, or lost because
+    a model gave no reply."""
 
     plan: Plan
     episode: Finished | None
     fault: str = ""
+    lost: bool = False
 
 
 class _Live(Struct):
@@ -73,17 +75,23 @@ def run(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> It
 
 
 def _open(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> Iterator[tuple[Plan, _Live | Fault]]:
-    starts = [pool.start(_seed(plan, settings), [plan.app] if plan.app else None) for plan in plans]
-    for plan, start, session in zip(plans, starts, pool.open(starts), strict=True):
+    for plan, start, session in zip(plans, *open_sessions(pool, plans, settings), strict=True):
         if isinstance(session, Fault):
             yield plan, session
             continue
-        here = Situation(session.opened, memory, random.Random(_seed(plan, settings)))
+        here = Situation(session.opened, memory, random.Random(seed_of(plan, settings)))
         explorer = plan.explorer(here)
         yield plan, _Live(plan, start, session, here, explorer, next(explorer, None))
 
 
-def _seed(plan: Plan, settings: Settings) -> str:
+def open_sessions(pool: Pool, plans: list[Plan], settings: Settings) -> tuple[list[Start], list[Session | Fault]]:
+    """Each plan's own fresh start state, and a session in it."""
+    starts = [pool.start(seed_of(plan, settings), [plan.app] if plan.app else None) for plan in plans]
+    return starts, pool.open(starts)
+
+
+def seed_of(plan: Plan, settings: Settings) -> str:
+    """What all of an episode's chance depends on."""
     return f"{settings.seed}-{settings.iteration}-{plan.key}"
 
 
@@ -114,19 +122,26 @@ def step_of(action: Action, result: Result) -> Step:
 
 
 def _finish(pool: Pool, episode: _Live, settings: Settings) -> Finished:
-    plan, steps = episode.plan, episode.here.steps
+    exploration = exploration_of(pool, episode.plan, episode.start, episode.here.steps, settings)
+    return Finished(exploration, episode.here.lessons, episode.session.opened.state)
+
+
+def exploration_of(
+    pool: Pool, plan: Plan, start: Start, steps: list[Step], settings: Settings, usage: Usage = Usage()
+) -> Exploration:
+    """The record of a finished episode; `visited` is for the memory to say."""
     actions = [step.action for step in steps]
-    exploration = Exploration(
-        id=content_id("exploration", pool.name, episode.start, plan.context, plan.mode, plan.round, actions),
+    return Exploration(
+        id=content_id("exploration", pool.name, start, plan.context, plan.mode, plan.round, actions),
         env=pool.name,
         env_version=pool.description.version,
         mode=plan.mode,
         round=plan.round,
         iteration=settings.iteration,
-        seed=_seed(plan, settings),
+        seed=seed_of(plan, settings),
         context=plan.context,
         rollouts=plan.rollouts,
-        start=episode.start,
+        usage=usage,
+        start=start,
         steps=steps,
     )
-    return Finished(exploration, episode.here.lessons, episode.session.opened.state)

@@ -51,6 +51,8 @@ class Plan(NamedTuple):
     targets: list[str] = []
     pattern: Pattern = Pattern()
     rollouts: list[str] = []
+    lost: bool = False
+    """Nothing can be done: the reflection on its context got no reply."""
 
     def explorer(self, here: Situation) -> Explorer:
         if self.mode == "random":

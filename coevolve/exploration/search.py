@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Any
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import Shape, fits, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import Shape, fits, literal, properties, required, resemblance, shapes
 from coevolve.exploration.memory import WORKED, Recipe
 from coevolve.exploration.situation import Situation, outcome_of
 from coevolve.records import Call, Step
@@ -151,7 +151,8 @@ def _relay(here: Situation, tool: Tool, shape: Shape) -> tuple[str, str] | None:
     pairs = []
     for parameter in shape:
         schema = properties(tool)[parameter]
-        if "enum" in schema or schema.get("type") == "boolean" or not here.known.given(tool.name, parameter, schema):
+        spoken = "enum" in schema or schema.get("type") == "boolean" or literal(tool, parameter)
+        if spoken or not here.known.given(tool.name, parameter, schema):
             continue
         for source in here.memory.producers(parameter, said=True):
             if source in here.tools and source != tool.name:

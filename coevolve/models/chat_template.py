@@ -6,12 +6,15 @@ reply is a marker is rendered with the new messages appended, and everything aft
 turn is the suffix (a template's newline after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the
 suffix alone has the same tokens as inside the whole text.
 
+`render` takes the place of the template: a function of messages and schemas that gives the text up to the next reply.
+
 A template without a `tool` role gets the results as a user message. No template, or one that ends no turn by a special
 token, is a UsageError.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coevolve.errors import UsageError
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Message = dict[str, Any]
+Render = Callable[[list[Message], list[dict[str, Any]]], str]
 
 MARKER = "marker-of-the-reply"
 CACHE = 50_000
@@ -27,10 +31,10 @@ CACHE = 50_000
 
 
 class Chat:
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        if not tokenizer.chat_template:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, render: Render | None = None):
+        if not tokenizer.chat_template and render is None:
             raise UsageError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
-        self.tokenizer = tokenizer
+        self.tokenizer, self._text = tokenizer, render
         self._suffixes: dict[tuple[tuple[str, str], ...], list[int]] = {}
         self._dummy = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARKER}]
         self.end, self._end_text = self._end_of_turn()
@@ -57,6 +61,8 @@ class Chat:
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def _render(self, messages: list[Message], tools: list[dict[str, Any]] | None, generate: bool) -> str:
+        if self._text:
+            return self._text(messages, tools or [])
         return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=generate)
 
     def _after_marker(self, messages: list[Message], generate: bool) -> str:

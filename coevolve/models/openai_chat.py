@@ -1,97 +1,127 @@
-"""A policy behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion per reply.
+"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion per call.
 
-The key comes from OPENAI_API_KEY only and never enters a record or an error. A server that cannot be reached, refuses the
-key or goes on failing after the client's own retries raises Unreachable; a request it calls wrong raises CoevolveError; a
-conversation longer than its context is no error: `complete` returns None.
+Retries are the openai package's own: connection errors, 408, 409, 429 and 5xx, Retry-After honoured, nothing on top. A
+server that cannot be reached, refuses the key or goes on failing raises Unreachable; a request it calls wrong raises
+CoevolveError; a conversation longer than its context raises Full; an answer without content raises BadReply.
 
-Tool names that OpenAI's API would refuse (dots) are sent with `__` in place of the other characters and mapped back.
+The key comes from OPENAI_API_KEY only. It is cut out of what the server says, so that no record or error can hold it.
+
+The body goes through the package's `post` and the answer is read as bytes: building the typed objects of
+`chat.completions.create` costs more than the rest of the call. A server without structured answers (it calls
+`response_format` wrong) is asked without, once known. Tool names that the API refuses (dots) are sent with `__` in place of
+the other characters and mapped back.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
+import time
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable
-from coevolve.records import Usage
+from coevolve.models.chat import Full, Message, Reply, Request, reply
 
-Message = dict[str, Any]
-
-TIMEOUT = 600.0
 RETRIES = 4
+_RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CONTEXT = re.compile(r"context[_ ](length|window)|maximum context|too many tokens", re.I)
+_CONTEXT = re.compile(r"context[_ ](length|window|size)|maximum context|too many tokens", re.I)
+_FORMAT = re.compile(r"response_format|json_schema|guided|structured", re.I)
 
 
-class Completion(NamedTuple):
-    message: Message
-    truncated: bool
-    usage: Usage
+class Answered(NamedTuple):
+    reply: Reply
+    retries: int
+    seconds: float
+    """From the first attempt to the answer."""
 
 
-class ChatServer:
-    """`max_turn_tokens` caps a reply, if given; `temperature` as the server understands it. `open` it before `complete`."""
+class ChatClient:
+    """`timeout` is in seconds, of one attempt. `base_url` None is OPENAI_BASE_URL, else OpenAI's own. Belongs to one event loop."""
 
-    def __init__(self, model: str, base_url: str, temperature: float, max_turn_tokens: int | None = None):
+    def __init__(self, base_url: str | None, timeout: float = 600.0):
         try:
             import openai
         except ImportError as error:
-            raise MissingDependency("openai (needed for --base-url)", "pip install 'coevolve[models]'") from error
-        self._model, self._url, self._temperature, self._cap = model, base_url, temperature, max_turn_tokens
-        key = os.environ.get("OPENAI_API_KEY") or "none"
-        self._arguments = {"api_key": key, "base_url": base_url, "timeout": TIMEOUT, "max_retries": RETRIES}
+            raise MissingDependency(
+                "openai (needed for a model at a server)", "pip install 'coevolve[models]'"
+            ) from error
         self._openai = openai
-        self._client: Any = None
-
-    async def open(self) -> None:
-        """Makes the client, which belongs to the running event loop."""
-        self._client = self._openai.AsyncOpenAI(**self._arguments)
+        self._key = os.environ.get("OPENAI_API_KEY") or "none"
+        self._client = openai.AsyncOpenAI(api_key=self._key, base_url=base_url, timeout=timeout, max_retries=RETRIES)
+        self._url = _shown(str(self._client.base_url))
+        self._without_schema: set[str] = set()
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def complete(self, messages: list[Message], tools: list[dict[str, Any]], seed: str) -> Completion | None:
-        """The next assistant message, None when the conversation no longer fits. `seed` (text) is passed on as a number."""
-        names = _names(tools)
-        request = {"model": self._model, "messages": _outgoing(messages, names), "temperature": self._temperature}
-        if tools:
-            request["tools"] = [_renamed(tool, names) for tool in tools]
-        if self._cap:
-            request["max_tokens"] = self._cap
+    async def complete(self, request: Request) -> Answered:
+        names = _names(request.tools)
+        began = time.monotonic()
+        response = await self._post(request, names)
+        body = response.content
+        if len(self._key) > 4:
+            body = body.replace(self._key.encode(), b"***")
+        seconds = round(time.monotonic() - began, 3)
+        return Answered(reply(body, {sent: name for name, sent in names.items()}), response.retries_taken, seconds)
+
+    async def _post(self, request: Request, names: dict[str, str]) -> Any:
+        """The raw response; asks again without the schema where the server has no structured answers."""
+        schema = request.model not in self._without_schema
         try:
-            answer = await self._client.chat.completions.create(**request, seed=_number(seed))
+            return await self._client.post(
+                "/chat/completions", cast_to=object, body=_body(request, names, schema), options=_RAW
+            )
         except self._openai.APIError as error:
-            if self._is_full(error):
-                return None
-            raise self._readable(error) from None
-        return _incoming(answer, {sent: name for name, sent in names.items()})
+            status, said = getattr(error, "status_code", None), str(error)
+            if status == 400 and request.schema and schema and _FORMAT.search(said):
+                self._without_schema.add(request.model)
+                return await self._post(request, names)
+            if status in (400, 413) and _CONTEXT.search(said):
+                raise Full(f"{self._url}: the conversation does not fit the context of model {request.model}") from None
+            raise self._readable(error, request.model) from None
 
-    def _is_full(self, error: Exception) -> bool:
-        return getattr(error, "status_code", None) == 400 and bool(_CONTEXT.search(str(error)))
-
-    def _readable(self, error: Exception) -> CoevolveError:
+    def _readable(self, error: Exception, model: str) -> CoevolveError:
         """One line without anything that could hold the key."""
         status = getattr(error, "status_code", None)
         if status in (401, 403):
             return Unreachable(f"{self._url}: the server refuses the key in OPENAI_API_KEY (HTTP {status})")
-        if status is None or status == 429 or status >= 500:
+        if status is None or status in (408, 409, 429) or status >= 500:
             what = f"HTTP {status}" if status else type(error).__name__
-            return Unreachable(f"{self._url}: no answer from model {self._model} after {RETRIES} retries: {what}")
-        said = " ".join(str(getattr(error, "message", "")).replace(self._arguments["api_key"], "***").split())
+            return Unreachable(f"{self._url}: no answer from model {model} after {RETRIES} retries: {what}")
+        said = " ".join(str(getattr(error, "message", "")).replace(self._key, "***").split())
         return CoevolveError(f"{self._url}: the server refuses the request (HTTP {status}): {said[:300]}")
+
+
+def _shown(url: str) -> str:
+    """The address without a password that may stand in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _body(request: Request, names: dict[str, str], schema: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": request.model, "messages": _outgoing(request.messages, names)}
+    if request.tools:
+        body["tools"] = [_renamed(tool, names) for tool in request.tools]
+    if request.schema and schema:
+        body["response_format"] = {"type": "json_schema", "json_schema": request.schema}
+    limits = {"temperature": request.temperature, "max_tokens": request.max_tokens, "seed": request.seed}
+    body |= {name: value for name, value in limits.items() if value is not None}
+    return {name: value for name, value in (body | request.extra).items() if value is not None}
 
 
 def _names(tools: list[dict[str, Any]]) -> dict[str, str]:
     """Tool name → the name the API accepts, different for every tool."""
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for tool in tools:
         name = tool["function"]["name"]
         sent = name if _ALLOWED.fullmatch(name) else re.sub(r"[^A-Za-z0-9_-]", "__", name)[:64]
-        while sent in names.values():
+        while sent in taken:
             sent = f"{sent[:60]}_{len(names)}"
         names[name] = sent
+        taken.add(sent)
     return names
 
 
@@ -100,13 +130,15 @@ def _renamed(tool: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def _outgoing(messages: list[Message], names: dict[str, str]) -> list[Message]:
-    """Messages as the API takes them: results that answer no call by id are user messages."""
+    """Messages as the API takes them: results that answer no call by id are user messages; reasoning stays here."""
     sent = []
     for message in messages:
         if message["role"] == "tool" and "tool_call_id" not in message:
             message = {"role": "user", "content": message["content"]}
         elif message.get("tool_calls"):
             message = {**message, "tool_calls": [_renamed_call(call, names) for call in message["tool_calls"]]}
+        if "reasoning" in message:
+            message = {name: value for name, value in message.items() if name != "reasoning"}
         sent.append(message)
     return sent
 
@@ -114,37 +146,3 @@ def _outgoing(messages: list[Message], names: dict[str, str]) -> list[Message]:
 def _renamed_call(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     function = call["function"]
     return {**call, "function": {**function, "name": names.get(function["name"], function["name"])}}
-
-
-def _incoming(answer: Any, names: dict[str, str]) -> Completion:
-    """The first choice as a plain message; half surrogates, which no record can hold, are replaced."""
-    if not answer.choices:
-        raise CoevolveError("the server's answer holds no choice")
-    choice = answer.choices[0]
-    message: Message = {"role": "assistant", "content": _clean(choice.message.content or "")}
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {
-                "name": names.get(call.function.name, _clean(call.function.name)),
-                "arguments": _clean(call.function.arguments or ""),
-            },
-        }
-        for call in choice.message.tool_calls or []
-        if call.type == "function"
-    ]
-    if calls:
-        message["tool_calls"] = calls
-    used = answer.usage
-    usage = Usage(used.prompt_tokens, used.completion_tokens) if used else Usage()
-    return Completion(message, choice.finish_reason == "length", usage)
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
-def _number(seed: str) -> int:
-    """A 31-bit seed, as servers take it."""
-    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") >> 1

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
-from coevolve.models.chat_template import Chat
+from coevolve.models.chat_template import Chat, Render
 
 if TYPE_CHECKING:
     import torch
@@ -88,8 +88,9 @@ class LocalModel:
         max_tokens: int | None = None,
         max_turn_tokens: int | None = None,
         autocast: bool = False,
+        render: Render | None = None,
     ):
-        self.model, self.tokenizer, self.chat = model, tokenizer, Chat(tokenizer)
+        self.model, self.tokenizer, self.chat = model, tokenizer, Chat(tokenizer, render)
         self.autocast = autocast
         context = min(getattr(_text_config(model), "max_position_embeddings", None) or MAX_CONTEXT, MAX_CONTEXT)
         own = model.generation_config
@@ -110,6 +111,7 @@ class LocalModel:
         lora_rank: int | None = None,
         max_tokens: int | None = None,
         max_turn_tokens: int | None = None,
+        render: Render | None = None,
     ) -> LocalModel:
         """Loads a Hugging Face directory or id, LoRA adapters included. `device` cpu or cuda (default: cuda if there is
         one), `dtype` float32 or bfloat16 (GPU default). Raises UsageError, Unreachable or MissingDependency."""
@@ -124,7 +126,8 @@ class LocalModel:
             model = _with_new_adapters(model, lora_rank)
         model = model.to(device).eval()
         autocast = device.startswith("cuda") and dtype != "float32"
-        return cls(model, tokenizer, max_tokens=max_tokens, max_turn_tokens=max_turn_tokens, autocast=autocast)
+        limits = {"max_tokens": max_tokens, "max_turn_tokens": max_turn_tokens}
+        return cls(model, tokenizer, **limits, autocast=autocast, render=render)
 
     @property
     def device(self) -> torch.device:

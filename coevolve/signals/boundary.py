@@ -19,11 +19,11 @@ from coevolve.signals.candidate import Candidate, mixed
 from coevolve.signals.history import Entry
 from coevolve.signals.settings import Settings
 from coevolve.signals.tally import Group, Rows
-from coevolve.signals.timeline import Update, entry, outcomes
+from coevolve.signals.timeline import TaskUpdate, entry, outcomes
 from coevolve.statistics import fisher_less, solve_rate_mass
 
 
-def paper(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+def paper(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
     for update in updates:
         for group, when in reversed(list(zip(update.groups, update.times, strict=True))):
             if 0 < group.successes < group.trials:
@@ -35,7 +35,7 @@ def paper(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator
                 break
 
 
-def calibrated(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+def calibrated(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
     for update in updates:
         groups = [entry(when, group, rows) for group, when in zip(update.groups, update.times, strict=True)]
         window = [e for e in update.before if e.iteration < update.iteration][-settings.window :]
@@ -54,7 +54,7 @@ def _total(groups: list[Entry]) -> tuple[int, int]:
 
 
 def _candidate(
-    update: Update,
+    update: TaskUpdate,
     groups: list[Group],
     rows: Rows,
     settings: Settings,

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import msgspec
 
+from coevolve.errors import CoevolveError
 from coevolve.records import Signal, Step, Trajectory, content_id
 from coevolve.signals.candidate import Candidate
 from coevolve.signals.source import Source
-from coevolve.signals.tally import Rows
+from coevolve.signals.tally import Rows, name_of
 from coevolve.signals.views import Full
 
 
 def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: int) -> Signal:
     """Reads the candidate's evidence. Its task is the one it is about, or that of the first trajectory."""
-    rollouts = [source.read(rows.place(row)) for row in candidate.rows]
+    rollouts = [_rollout(row, rows, source) for row in candidate.rows]
     about = candidate.task_id or (rollouts[0].task_id if rollouts else "")
     task = next((r.task for r in rollouts if r.task_id == about and r.task is not None), None)
     return Signal(
@@ -32,6 +33,14 @@ def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: 
         evidence=[_trajectory(rollout, observation_chars) for rollout in rollouts],
         task=task,
     )
+
+
+def _rollout(row: int, rows: Rows, source: Source) -> Full:
+    """Raises CoevolveError where another rollout is there than in the first pass."""
+    rollout = source.read(rows.place(row))
+    if name_of(rollout.id) != rows.name[row]:
+        raise CoevolveError("the input changed while it was being read; run the command again")
+    return rollout
 
 
 def _trajectory(rollout: Full, observation_chars: int) -> Trajectory:

@@ -20,11 +20,11 @@ from coevolve.signals.candidate import Candidate
 from coevolve.signals.history import Entry
 from coevolve.signals.settings import Settings
 from coevolve.signals.tally import Rows
-from coevolve.signals.timeline import Update, outcomes
+from coevolve.signals.timeline import TaskUpdate, outcomes
 from coevolve.statistics import benjamini_hochberg, fisher_less
 
 
-def paper(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+def paper(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
     for update in updates:
         window = update.before[-settings.window :]
         now, best = _score(update.now), max(map(_score, window), default=0.0)
@@ -32,8 +32,8 @@ def paper(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator
             yield _candidate(update, rows, settings, best - now, Statistic("drop", best - now))
 
 
-def calibrated(updates: Iterable[Update], rows: Rows, settings: Settings) -> Iterator[Candidate]:
-    tested: dict[tuple[str, int], list[tuple[float, float, Update]]] = defaultdict(list)
+def calibrated(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+    tested: dict[tuple[str, int], list[tuple[float, float, TaskUpdate]]] = defaultdict(list)
     for update in updates:
         if window := update.before[-settings.window :]:
             successes, trials = sum(e.successes for e in window), sum(e.trials for e in window)
@@ -51,10 +51,11 @@ def _score(entry: Entry) -> float:
     return entry.successes / entry.trials
 
 
-def _candidate(update: Update, rows: Rows, settings: Settings, strength: float, statistic: Statistic) -> Candidate:
+def _candidate(update: TaskUpdate, rows: Rows, settings: Settings, strength: float, statistic: Statistic) -> Candidate:
     failures = [row for row in rows.ordered(list(update.groups[-1].rows)) if not rows.success[row]]
     wins: list[int] = []
-    for group in reversed(update.earlier):
+    for place in reversed(range(update.last)):
+        group = update.stream[place]
         if wins := [row for row in rows.ordered(list(group.rows)) if rows.success[row]][:1]:
             break
     evidence = failures[: settings.max_evidence - len(wins)] + wins

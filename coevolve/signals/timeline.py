@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from coevolve.records import Outcome
-from coevolve.signals.history import MODULUS, Entry, History, Key
+from coevolve.signals.history import KEEP, MODULUS, Entry, History, Key
 from coevolve.signals.tally import Group, Rows, Tally
 
 
-class Update(NamedTuple):
+class TaskUpdate(NamedTuple):
     """A task in one iteration of the stream."""
 
     key: Key
     iteration: int
     before: list[Entry]
-    """All earlier groups, of the history and of the stream, in order."""
+    """The last `KEEP` earlier groups, of the history and of the stream, in order."""
     now: Entry
     """The last group of the iteration."""
     groups: list[Group]
     """The task's groups in this iteration, in order."""
     times: list[tuple[int, int]]
     """Their iterations and steps."""
-    earlier: list[Group]
-    """Groups of the stream before `now`, in order."""
+    stream: list[Group]
+    """All groups of the task in the stream, in order."""
+    last: int
+    """Index of `now` in it."""
 
 
 def entry(when: tuple[int, int], group: Group, rows: Rows) -> Entry:
@@ -39,26 +42,28 @@ def entries(tally: Tally) -> Iterator[tuple[Key, Entry]]:
             yield key, entry(when, group, tally.rows)
 
 
-def updates(tally: Tally, history: History) -> Iterator[Update]:
+def updates(tally: Tally, history: History) -> Iterator[TaskUpdate]:
     """Each task in each iteration of the stream, sorted by environment, task and iteration.
 
     `history` must hold none of the stream's iterations.
     """
     for key in sorted(tally.groups):
-        groups = tally.groups[key]
-        times = sorted(groups)
-        stream = [entry(when, groups[when], tally.rows) for when in times]
-        for iteration in sorted({iteration for iteration, _ in times}):
-            last = max(i for i, when in enumerate(times) if when[0] == iteration)
-            before = sorted([e for e in history.entries(key) if e.iteration < iteration] + stream[:last])
-            yield Update(
+        groups = sorted(tally.groups[key].items())
+        stream = [entry(when, group, tally.rows) for when, group in groups]
+        ordered = [group for _, group in groups]
+        for iteration, members in groupby(range(len(groups)), key=lambda i: groups[i][0][0]):
+            places = list(members)
+            last = places[-1]
+            past = [e for e in history.entries(key) if e.iteration < iteration]
+            yield TaskUpdate(
                 key,
                 iteration,
-                before,
+                sorted(past + stream[max(0, last - KEEP) : last])[-KEEP:],
                 stream[last],
-                [groups[when] for when in times if when[0] == iteration],
-                [when for when in times if when[0] == iteration],
-                [groups[when] for when in times[:last]],
+                [groups[place][1] for place in places],
+                [groups[place][0] for place in places],
+                ordered,
+                last,
             )
 
 

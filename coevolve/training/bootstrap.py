@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from coevolve.agents.actions import to_text
+from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Result
 from coevolve.errors import CoevolveError, MissingDependency, UsageError, WriteFailed
@@ -271,8 +272,6 @@ def measure(policy: Path, pool: Pool) -> dict[str, Any] | None:
     """
     if MEASURED not in pool.description.splits:
         return None
-    from coevolve.agents.rollout import make_policy, rollouts
-
     tried: dict[str, list[bool]] = {}
     for rollout in rollouts(pool.tasks(MEASURED), make_policy(str(policy), temperature=1.0), pool):
         if rollout.stop_reason != "env_error":

@@ -1,8 +1,9 @@
 """What has to hold before execution says that a task is valid.
 
 `strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
-the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; every
-given argument of a synthetic task is said in its query (SPEC sections 3 and 4, research/bfcl.md section 6). `paper` is the paper's
+the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
+text in an argument looks like a call of a tool (some executors would rewrite or run it); every given argument of a synthetic
+task is said in its query (SPEC sections 3 and 4, research/bfcl.md section 6). `paper` is the paper's
 own gate, to the letter: the solution succeeds, or its reward is positive.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import Episode, Job, checked_responses, outcome
-from coevolve.provenance import at, identity, sources
-from coevolve.records import Step, Task, canonical
+from coevolve.environments.said import said
+from coevolve.provenance import sources
+from coevolve.records import Call, Step, Task, canonical
 
 Gate = Literal["strict", "paper"]
 
@@ -59,7 +61,15 @@ def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Fai
     if task.effects and outcome(tools, Job(task.start, task.solution), first) != task.effects:
         return Failure("invalid", "other effects than the task claims")
     if task.origin.kind == "synthesis":
-        return _idle_turn(task, tools, first) or _unsaid(task, tools, first)
+        return _idle_turn(task, tools, first) or _looks_like_call(task, tools) or _unsaid(task, tools, first)
+    return None
+
+
+def _looks_like_call(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
+    for action in (action for turn in task.solution for action in turn if isinstance(action, Call)):
+        for name in re.findall(r"\b([a-zA-Z_]\w*)\s*\(", json.dumps(action.arguments)):
+            if name in tools:
+                return Failure("invalid", f"{action.tool}: a text looks like a call of {name}")
     return None
 
 
@@ -76,7 +86,7 @@ def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure 
     for step, found in zip(executed, sources(executed, _apps(tools)), strict=True):
         text = "\n".join(task.query[: step.turn + 1])
         for path, source in found.items():
-            if source.step is None and not _said(step.action.arguments, path, tools[step.action.tool], text):
+            if source.step is None and not said(step.action.arguments, path, tools[step.action.tool], text):
                 return Failure("invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}")
     return None
 
@@ -98,32 +108,10 @@ def informing(task: Task, tools: Mapping[str, Tool], episode: Episode) -> set[tu
     for step, origins in zip(executed, sources(executed, _apps(tools)), strict=True):
         text = "\n".join(task.query[: step.turn + 1])
         for path, source in origins.items():
-            if source.step is not None and not _said(step.action.arguments, path, tools[step.action.tool], text):
+            if source.step is not None and not said(step.action.arguments, path, tools[step.action.tool], text):
                 found.add(places[source.step])
     return found
 
 
 def _apps(tools: Mapping[str, Tool]) -> dict[str, str]:
     return {name: tool.app for name, tool in tools.items()}
-
-
-def _said(arguments: dict[str, Any], path: tuple, tool: Tool, text: str) -> bool:
-    """Whether a text says an argument, in its own form or in the environment's words."""
-    value, whole = at(arguments, path), arguments[path[0]]
-    schema = tool.parameters.get("properties", {}).get(path[0], {})
-    if "default" in schema and identity(schema["default"]) == identity(whole):
-        return True
-    words = tool.language.words.get(path[0], {}) if tool.language else {}
-    forms = [*_forms(value), *(words[key] for key in (_key(value), _key(whole)) if key in words)]
-    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text, re.IGNORECASE) for form in forms)
-
-
-def _forms(value: Any) -> Iterator[str]:
-    yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, float) and value.is_integer():
-        yield str(int(value))
-
-
-def _key(value: Any) -> str:
-    """The JSON text under which `Language.words` has a value."""
-    return json.dumps(value, separators=(",", ":"))

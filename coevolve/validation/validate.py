@@ -1,6 +1,7 @@
 """Tasks in, verdicts out: the stage `validate`, the most valuable one (without it the paper's loop is worse than static data).
 
-Each task is replayed in fresh sessions and judged by a gate (`gates`), then by controls (`controls`). A fault of the environment
+Each task is replayed in fresh sessions and judged by a gate (`gates`), then by controls (`controls`). A synthetic task that is one
+of the environment's held-out ones is invalid by any gate (`contamination`). An agent may try what is valid (`solver`). A fault of the environment
 is verdict `error`, never `invalid`, and is not journalled; an action that runs out of time is `timeout`. Order is kept, and the
 verdicts are the same for any number of workers. When more than half of a chunk meets faults, the stage stops with Unreachable.
 """
@@ -16,8 +17,10 @@ from coevolve.errors import Unreachable
 from coevolve.records import Task, Validity, Verdict
 from coevolve.runs import Journal
 from coevolve.validation import gates
+from coevolve.validation.contamination import HeldOut
 from coevolve.validation.controls import Control, controls
 from coevolve.validation.gates import Failure, Gate
+from coevolve.validation.solver import Solver, attempt
 
 CHUNK = 64
 """Tasks judged at a time."""
@@ -28,16 +31,23 @@ def validate(
     environment: Callable[[str], Pool],
     *,
     gate: Gate = "strict",
+    solver: Solver | None = None,
     journal: Journal | None = None,
 ) -> Iterator[Verdict]:
-    """One verdict per task, in order. `environment` gives the running pool of a task's `env`."""
+    """One verdict per task, in order. `environment` gives the running pool of a task's `env`; `solver` tries what passes."""
     journal = journal or Journal(None, {})
     remaining = iter(tasks)
+    held_out: dict[str, HeldOut] = {}
     while chunk := list(islice(remaining, CHUNK)):
         verdicts = [journal.get(task.id, Verdict) for task in chunk]
         for env in sorted({task.env for task, verdict in zip(chunk, verdicts, strict=True) if verdict is None}):
             missing = [place for place, task in enumerate(chunk) if task.env == env and verdicts[place] is None]
-            judged = _judge(env, [chunk[place] for place in missing], environment(env), gate)
+            if env not in held_out:
+                held_out[env] = HeldOut(environment(env))
+            asked = [chunk[place] for place in missing]
+            judged = _judge(asked, environment(env), gate, held_out[env])
+            if solver:
+                judged = attempt(asked, judged, environment(env), solver)
             for place, verdict in zip(missing, judged, strict=True):
                 verdicts[place] = verdict
                 if verdict.verdict != "error":
@@ -50,23 +60,24 @@ def validity(verdict: Verdict) -> Validity:
     return Validity(verdict.verdict, verdict.gate, {"replays": len(verdict.replays), "controls": verdict.controls})
 
 
-def _judge(env: str, tasks: list[Task], pool: Pool, gate: Gate) -> list[Verdict]:
+def _judge(tasks: list[Task], pool: Pool, gate: Gate, held_out: HeldOut) -> list[Verdict]:
     work = _paper if gate == "paper" else _strict
-    verdicts = run(pool, together([work(task, pool) for task in tasks]))
+    verdicts = run(pool, together([work(task, pool, held_out) for task in tasks]))
     faults = [verdict for verdict in verdicts if verdict.verdict == "error"]
     if len(faults) * 2 > len(verdicts):
-        raise Unreachable(f"{env}: {len(faults)} of {len(verdicts)} tasks met a fault: {faults[0].reason}")
+        raise Unreachable(f"{pool.name}: {len(faults)} of {len(verdicts)} tasks met a fault: {faults[0].reason}")
     return verdicts
 
 
-def _paper(task: Task, pool: Pool) -> Work[Verdict]:
+def _paper(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
     (episode,) = yield [Job(task.start, task.solution, task)]
     if isinstance(episode, Fault):
         return _fault(task, "paper", episode)
-    return _verdict(task, "paper", pool, [episode], gates.paper(episode), {})
+    failure = gates.paper(episode) or _contaminated(task, episode, held_out)
+    return _verdict(task, "paper", pool, [episode], failure, {})
 
 
-def _strict(task: Task, pool: Pool) -> Work[Verdict]:
+def _strict(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
     failure = gates.form(task)
     if failure:
         return _verdict(task, "strict", pool, [], failure, {})
@@ -74,10 +85,15 @@ def _strict(task: Task, pool: Pool) -> Work[Verdict]:
     for episode in replays:
         if isinstance(episode, Fault):
             return _fault(task, "strict", episode)
-    failure = gates.strict(task, pool.tools, replays)
+    failure = gates.strict(task, pool.tools, replays) or _contaminated(task, replays[0], held_out)
     if failure:
         return _verdict(task, "strict", pool, replays, failure, {})
     return (yield from _controlled(task, pool, replays))
+
+
+def _contaminated(task: Task, episode: Episode, held_out: HeldOut) -> Failure | None:
+    touched = held_out.touches(task, episode) if task.origin.kind == "synthesis" else None
+    return Failure("invalid", touched) if touched else None
 
 
 def _controlled(task: Task, pool: Pool, replays: list[Episode]) -> Work[Verdict]:

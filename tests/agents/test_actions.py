@@ -1,4 +1,4 @@
-"""Replies read as calls: the cases of the BFCL research (rules R1–R12 as far as JSON forms go) and hostile input."""
+"""Replies read as calls, without knowing the environment's tools: JSON forms, plain text, and hostile input."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ CD = Call("cd", {"folder": "document"})
         ('{"name": "say", "arguments": {"text": "two\nlines"}}', [Call("say", {"text": "two\nlines"})]),
         ('{"name": "n", "arguments": {"a": -5, "b": 2.5, "c": true, "d": null}}', [Call("n", {"a": -5, "b": 2.5, "c": True, "d": None})]),
         ('{"type": "function", "function": {"name": "ls", "arguments": "{}"}}', [LS]),
+        ("[ls(), cd(folder='document')]", [LS, CD]),
     ],
 )  # fmt: skip
 def test_calls(text, calls):
@@ -73,11 +74,10 @@ def test_plain_text(text):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ('{"name": "ls", "arguments": {"a": True}}', "bad_json"),
         ('{"name": "ls", "arguments": {', "bad_json"),
         ("<tool_call></tool_call>", "bad_json"),
         ("<tool_call><function=ls></function></tool_call>", "bad_json"),
-        ('<tool_call>{"name": "ls", "arguments": {bad}}</tool_call>', "bad_json"),
+        ('<tool_call>{"name": "ls", "arguments": {bad}}</tool_call>', "bad_call"),
         ('{"name": "ls", "arguments": [1]}', "bad_call"),
         ('{"name": "ls", "arguments": "[1]"}', "bad_call"),
         ('{"name": "ls", "arguments": 5}', "bad_call"),
@@ -95,8 +95,8 @@ def test_plain_text(text):
         ('{"name": "ls", "arguments": {"a": ' + "[" * 50 + "]" * 50 + "}}", "bad_call"),
         ('{"name": "ls"}' * (MAX_CALLS + 1), "too_many_calls"),
         ("x" * 300_000, "too_long"),
-        ("[ls(a='b'), cd('c')]", "unknown_format"),
-        ("```python\n[ls()]\n```", "unknown_format"),
+        ("[ls(a='b'), cd('c')]", "bad_call"),
+        ("[ls(a=b)]", "bad_call"),
     ],
 )
 def test_issues(text, kind):
@@ -134,7 +134,7 @@ def test_own_text_is_read_back(name, arguments):
     assert parse(to_text(Call(name, arguments))).calls == [Call(name.strip(), arguments)]
 
 
-@given(st.text(alphabet='{}[]",:<>/`\\ \n\ud83d' + "tool_callnamearguments0.eE-+NaInfity", max_size=80))
+@given(st.text(alphabet="{}[]()='\",:<>/`\\ \n\ud83d" + "tool_callnamearguments0.eE-+NaInfity", max_size=80))
 def test_nothing_raises(text):
     """Any text is calls, text or issues, and what it holds can be written as a record."""
     parsed = parse(text)

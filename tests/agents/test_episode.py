@@ -103,12 +103,15 @@ def test_the_last_allowed_action_may_be_followed_by_the_end():
 
 
 def test_turn_cap_fails_the_episode():
-    """More actions in one user turn than the environment allows is a failure whatever the state says; turns count anew."""
+    """More acting replies in one user turn than the environment allows are a failure whatever the state says; how many calls
+    a reply makes does not matter, and turns count anew."""
     episode = opened(Limits(max_steps=30, max_steps_per_turn=2))
     run(episode, act(LOOK, LOOK))
+    run(episode, act(LOOK, LOOK, LOOK))
     run(episode, say("done"))
     run(episode, act(LOOK))
-    assert len(run(episode, act(LOOK, LOOK))) == 1
+    run(episode, say("{"))
+    assert not episode.done and run(episode, act(LOOK)) == []
     assert episode.stop_reason == "max_steps"
     episode.grade(Graded(success=True, score=1.0, progress=0.5))
     assert (record(episode).success, record(episode).score, record(episode).progress) == (False, 0.0, 0.5)

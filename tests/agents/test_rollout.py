@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
 import pytest
+from scripted_server import EMPTY, Fault, ScriptedServer
 
 import tiny_models
 from coevolve.agents.actions import to_text
 from coevolve.agents.rollout import make_policy, resumed, rollouts
 from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError, Unreachable, UsageError
+from coevolve.models.service import Models, Options
 from coevolve.records import Call, Start, Task
 from coevolve.runs import Journal
 
@@ -152,90 +152,79 @@ def test_wrong_tasks_are_refused(pool):
         make_policy("./no-such-model")
 
 
-class Shopper(BaseHTTPRequestHandler):
-    """A chat server whose model does what the last user message says; it forgets nothing it was sent."""
-
-    requests: list[dict] = []
-    status = 200
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.requests.append({**request, "key": self.headers["Authorization"]})
-        last = request["messages"][-1]
-        item = next((i for i in tiny_models.ITEMS if i in last["content"]), None)
-        message = {"role": "assistant", "content": "all done"}
-        if last["role"] == "user" and item:
-            call = {"name": "add", "arguments": json.dumps({"item": item})}
-            message = {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c1", "type": "function", "function": call}],
-            }
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
-        body = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-        if self.status != 200:
-            body = {"error": {"message": f"maximum context reached with key {self.headers['Authorization']}"}}
-        data = json.dumps(body).encode()
-        self.send_response(self.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
+def shop(request):
+    """A model that does what the last user message says."""
+    last = request["messages"][-1]
+    item = next((i for i in tiny_models.ITEMS if i in last["content"]), None)
+    if last["role"] != "user" or not item:
+        return "all done"
+    call = {"name": "add", "arguments": json.dumps({"item": item})}
+    return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": call}]}
 
 
 @pytest.fixture
 def shopper(monkeypatch):
-    """The server and its address."""
-    handler = type("Handler", (Shopper,), {"requests": []})
+    """The server of the model above."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-the-test")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield handler, f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
+    with ScriptedServer(shop) as server:
+        yield server
 
 
-def test_server_policy(pool, shopper):
+def at(server, folder, **options):
+    """Models at the server, with a journal of their own."""
+    return Models("rollout", Options(base_url=server.url, journal=str(folder / "journal"), **options))
+
+
+def test_server_policy(pool, shopper, tmp_path):
     """Episodes over the API: results linked by call id, tools as schemas, order kept, the key in no record."""
-    handler, url = shopper
-    policy = make_policy("m", base_url=url, concurrency=3, max_turn_tokens=50)
     tasks = tiny_models.shop_tasks(SHOP)
-    for _ in range(2):  # a policy can be played again, in another event loop
-        played = list(rollouts(tasks, policy, pool, samples=2))
-        assert [r.task_id for r in played] == [t.id for t in tasks for _ in range(2)]
-        assert all(r.success and r.stop_reason == "done" for r in played)
-    assert {t["function"]["name"] for t in handler.requests[0]["tools"]} == {"add", "price", "pay", "show"}
-    assert handler.requests[0]["max_tokens"] == 50
-    results = [m for r in handler.requests for m in r["messages"] if m["role"] == "tool"]
+    with at(shopper, tmp_path, concurrency=3) as models:
+        policy = make_policy("m", models=models, max_turn_tokens=50)
+        first, again = (list(rollouts(tasks, policy, pool, samples=2)) for _ in range(2))
+    assert [r.task_id for r in first] == [t.id for t in tasks for _ in range(2)]
+    assert all(r.success and r.stop_reason == "done" for r in first)
+    assert again == first and len(shopper.requests) == models.totals()[0].paid.calls == models.totals()[0].reused.calls
+    assert {t["function"]["name"] for t in shopper.requests[0]["tools"]} == {"add", "price", "pay", "show"}
+    assert shopper.requests[0]["max_tokens"] == 50
+    results = [m for r in shopper.requests for m in r["messages"] if m["role"] == "tool"]
     assert results and all(m["tool_call_id"] == "c1" for m in results)
-    assert all(r["key"] == "Bearer sk-secret-of-the-test" for r in handler.requests)
-    assert b"secret" not in msgspec.json.encode(played)
-    assert all(r.usage.completion_tokens == 3 * sum(m["role"] == "assistant" for m in r.messages) for r in played)
+    assert all(r["key"] == "Bearer sk-secret-of-the-test" for r in shopper.requests)
+    assert b"secret" not in msgspec.json.encode(first)
+    assert all(r.usage.completion_tokens > 0 for r in first)
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, Unreachable), (422, CoevolveError)])
-def test_server_errors_are_one_line_without_the_key(pool, shopper, status, error):
-    """A refused key or request ends the command; the key isn't quoted where the server might echo it."""
-    handler, url = shopper
-    handler.status = status
-    with pytest.raises(error) as caught:
-        list(rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", base_url=url), pool))
+def test_server_errors_are_one_line_without_the_key(pool, shopper, tmp_path, status, error):
+    """A refused key or request ends the command; the key isn't quoted where the server echoes it."""
+    shopper.faults = {0: Fault(status)}
+    with pytest.raises(error) as caught, at(shopper, tmp_path) as models:
+        list(rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models), pool))
     assert "\n" not in str(caught.value) and "sk-secret-of-the-test" not in str(caught.value)
 
 
-def test_full_context_ends_the_episode(pool, shopper):
+def test_full_context_ends_the_episode(pool, shopper, tmp_path):
     """A server that says the conversation is too long stops the episode, not the command."""
-    handler, url = shopper
-    handler.status = 400
-    (rollout,) = rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", base_url=url), pool)
+    shopper.faults = {0: Fault(400, message="maximum context reached")}
+    with at(shopper, tmp_path) as models:
+        (rollout,) = rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models), pool)
     assert rollout.stop_reason == "max_tokens"
 
 
-def test_dotted_tool_names_travel(shopper):
+def test_an_empty_reply_masks_its_episode_only(pool, shopper, tmp_path):
+    """What the server never said is no failure of the policy; another try is made by a rerun, and only of that call."""
+    shopper.faults = {1: EMPTY}
+    tasks = tiny_models.shop_tasks(SHOP, 4)
+    with at(shopper, tmp_path, concurrency=1) as models:
+        played = list(rollouts(tasks, make_policy("m", models=models), pool))
+    assert sorted(r.stop_reason for r in played) == ["done"] * 3 + ["env_error"] and models.totals()[0].bad == 1
+    before = len(shopper.requests)
+    with at(shopper, tmp_path, concurrency=1) as models:
+        assert all(r.success for r in rollouts(tasks, make_policy("m", models=models), pool))
+    lost = next(r for r in played if r.stop_reason == "env_error")
+    assert len(shopper.requests) - before == 1 + len(lost.task.query) - sum(m["role"] == "tool" for m in lost.messages)
+
+
+def test_dotted_tool_names_travel():
     """Names that the API would refuse are renamed on the way out and back."""
     from coevolve.models.openai_chat import _names, _outgoing
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from coevolve.environments.client import Pool
+from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import Job, replay
 from coevolve.jsonl import read
 from coevolve.provenance import at, sources
@@ -58,6 +58,8 @@ def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bo
     """Per task, whether a later turn's call takes a value that an earlier turn's output told and no turn of the query says."""
     episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
     found = []
+    if faults := [episode.message for episode in episodes if isinstance(episode, Fault)]:
+        raise SystemExit(f"the environment failed: {faults[0]}")
     for task, episode in zip(tasks, episodes, strict=True):
         executed, text = steps(task, episode), "\n".join(task.query)
         found.append(
@@ -87,7 +89,9 @@ def near_duplicates(tasks: Sequence[Task]) -> float:
 
 def touches(task: Task, official: Sequence[Task]) -> bool:
     """Whether an official task begins there, says the same, or has the same solution."""
-    return any(task.query == other.query or task.solution == other.solution or task.start == other.start for other in official)
+    return any(
+        task.query == other.query or task.solution == other.solution or task.start == other.start for other in official
+    )
 
 
 def main() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from benchmarks import planted, stationary
+
+FOLDER = Path(planted.__file__).parent
 
 
 def test_stationary_policies():
@@ -35,3 +41,19 @@ def test_planted_weaknesses():
     for kind in ("boundary", "rare"):
         assert calibrated[kind]["together"][0] > paper[kind]["together"][0] + 0.15
         assert calibrated[kind]["false"] < paper[kind]["false"] / 5
+
+
+@pytest.mark.parametrize(
+    ("script", "size", "rows"),
+    [
+        ("stationary.py", "50", ["false, calibrated", "false, paper", "power for a drop of 0.4, paper", "8000"]),
+        ("planted.py", "1", ["forgetting", "boundary", "combination", "safety"]),
+        ("throughput.py", "64", ["extract-signals, whole", "extract-signals, head", "orjson, projection"]),
+    ],
+)
+def test_scripts_print_their_tables(script, size, rows):
+    """Each documented command runs and prints the rows it promises."""
+    command = [sys.executable, str(FOLDER / script), size]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    for row in rows:
+        assert any(line.startswith(row) for line in shown)

@@ -168,6 +168,30 @@ def test_unexplored_pairs():
     assert signal.statistic.value == pytest.approx(30 * 30 / 90)
     assert signal.strength == pytest.approx((1 - np.exp(-10)) / 2, abs=1e-6)
     assert ("farm.sow", "farm.reap") not in found
+    assert all(first != second for first, second in (pair for pair in found if len(pair) == 2))
+
+
+def test_unexplored_pairs_count_groups():
+    """Eight rollouts of one task are one piece of evidence."""
+    apart = [r for i in range(4) for r in group(f"u{i}", 8, 8, ["mail.read", "farm.sow"])]
+    again = [r for i in range(4) for r in group(f"v{i}", 8, 8, ["farm.reap", "mail.send"])]
+    more = [r for i in range(40) for r in group(f"w{i}", 8, 8, ["mail.read", "farm.sow", "farm.reap", "mail.send"])]
+    few = {tuple(s.pattern) for s in only("unexplored", apart + again, inventory=TOOLS)}
+    assert ("mail.read", "mail.send") not in few
+    many = {tuple(s.pattern): s for s in only("unexplored", apart + again + more, inventory=TOOLS)}
+    assert many["mail.read", "mail.send"].statistic.value == pytest.approx(44 * 44 / (4 + 4 + 3 * 40))
+
+
+def test_long_observations_are_cut_in_the_evidence():
+    """What was cut is said in place; chat indices are left out."""
+    steps = [Step(0, Call("a"), "x" * 5000, message=3), Step(0, Call("a"), "y" * 4000, message=5)]
+    rollouts = [rollout("t", i < 4, ["a", "a"], sample=i, steps=steps) for i in range(8)]
+    (signal,) = only("boundary", rollouts)
+    for trajectory in signal.evidence:
+        first, second = trajectory.steps
+        assert first.observation == "x" * 4000 + " … (1000 more characters)"
+        assert second.observation == "y" * 4000
+        assert first.message is None
 
 
 def test_unexplored_leaves_other_environments_alone():
@@ -217,6 +241,18 @@ def test_combination():
     assert signal.statistic.p == pytest.approx(p)
     assert signal.statistic.value == 1.0
     assert all(not t.success for t in signal.evidence)
+
+
+def test_combination_answers_to_the_weaker_comparison():
+    """One of the tools is none too good by itself: its p-value and its difference count."""
+    rollouts = []
+    for i in range(20):
+        rollouts += group(f"a{i}", 8, 8, ["a"]) + group(f"b{i}", 8 if i < 17 else 0, 8, ["b"])
+    for i in range(10):
+        rollouts += group(f"both{i}", 8 if i < 2 else 0, 8, ["a", "b"])
+    (signal,) = only("combination", rollouts)
+    assert signal.statistic.p == pytest.approx(stats.fisher_exact([[2, 8], [17, 3]], alternative="less").pvalue)
+    assert signal.statistic.value == pytest.approx(17 / 20 - 2 / 10)
 
 
 def test_combination_needs_more_than_one_task():

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import json
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 PINNED = "2026.3.23"
 INSTALL = "coevolve env install bfcl"
 PREFIX = "multi_turn_"
-SPLIT_SEED = "coevolve-bfcl-split-1"
 
 DOCUMENTS = {
     "GorillaFileSystem": "gorilla_file_system",
@@ -37,15 +38,7 @@ CLASSES = tuple(DOCUMENTS)
 MAIN = ("GorillaFileSystem", "VehicleControlAPI", "TradingBot", "TravelAPI")
 """Each official task has exactly one of these; the others come beside them."""
 
-CATEGORIES = ("base", "long_context", "miss_param")
-"""Served as splits. `miss_func` changes the offered tools from turn to turn and is not among them."""
-
-UNDERIVABLE = {
-    4: "asks for a sorted text that sorting does not give (gorilla#1367)",
-    176: "the user's date and the reference's description disagree (gorilla#1256)",
-    187: "the description's wording is not stated (gorilla#1256)",
-}
-"""Base tasks whose reference cannot be reached from the user's words (research: read by hand)."""
+CATEGORIES = ("base", "long_context", "miss_func", "miss_param")
 
 _DIGESTS = {
     "data/BFCL_v4_multi_turn_base.json": "1a21a995d06fd6f2",
@@ -64,6 +57,7 @@ _DIGESTS = {
     "data/multi_turn_func_doc/trading_bot.json": "1a7933fd8f0cb8fb",
     "data/multi_turn_func_doc/travel_booking.json": "f17b950c13adddf4",
     "data/multi_turn_func_doc/vehicle_control.json": "0c8a66292844874e",
+    "constants/default_prompts.py": "4cc033be99ae2b10",
     "eval_checker/multi_turn_eval/func_source_code/gorilla_file_system.py": "84173750930b09aa",
     "eval_checker/multi_turn_eval/func_source_code/math_api.py": "abde32cc25e71b2f",
     "eval_checker/multi_turn_eval/func_source_code/message_api.py": "cf72af1635654147",
@@ -109,6 +103,11 @@ def version() -> str:
     return f"{release}+{whole.hexdigest()[:12]}"
 
 
+def source(class_: str) -> ModuleType:
+    """The module that implements an API class."""
+    return importlib.import_module(f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{DOCUMENTS[class_]}")
+
+
 def digest(name: str) -> str:
     """First 16 hex digits of the file's sha256, `missing` if it is not there."""
     path = root() / name
@@ -126,6 +125,12 @@ def functions() -> dict[str, tuple[str, dict]]:
 
 
 @cache
+def members(class_: str) -> list[str]:
+    """The functions of one class, in the package's order."""
+    return [name for name, (owner, _) in functions().items() if owner == class_]
+
+
+@cache
 def entries(category: str) -> dict[str, dict]:
     """Task id → official entry of one category, in file order."""
     return {entry["id"]: entry for entry in lines(f"data/BFCL_v4_{PREFIX}{category}.json")}
@@ -133,8 +138,12 @@ def entries(category: str) -> dict[str, dict]:
 
 def entry(name: str) -> dict | None:
     """The official entry of that id, None if there is none."""
-    category = name.removeprefix(PREFIX).rpartition("_")[0]
+    category = category_of(name)
     return entries(category).get(name) if category in CATEGORIES else None
+
+
+def category_of(name: str) -> str:
+    return name.removeprefix(PREFIX).rpartition("_")[0]
 
 
 @cache
@@ -147,7 +156,7 @@ def answers(category: str) -> dict[str, list[list[dict]]]:
 
 
 def answer(name: str) -> list[list[dict]]:
-    return answers(name.removeprefix(PREFIX).rpartition("_")[0])[name]
+    return answers(category_of(name))[name]
 
 
 def read_call(text: str) -> dict:
@@ -166,60 +175,33 @@ def read_call(text: str) -> dict:
     return {"tool": node.func.id, "arguments": arguments}
 
 
-def splits() -> dict[str, int]:
-    return {name: len(_ids(name)) for name in (*CATEGORIES, "base_train", "base_test")}
+def later(entry: dict) -> dict[str, list[str]]:
+    """Index of a user's turn, as text → functions that are offered from it on; of the functions that are missing at first."""
+    return {turn: list(names) for turn, names in entry.get("missed_function", {}).items()}
 
 
-def tasks(split: str) -> list[dict]:
-    """Task records of a split, without schema, id, env and env_version. Raises KeyError for an unknown split."""
-    return [_task(entry(name), split) for name in _ids(split)]
+def runs_from(entry: dict) -> dict[str, int]:
+    """Function → first turn in which it runs: the one that offers it, or an earlier one in which the reference itself uses
+    it (an official slip in one entry)."""
+    offered = {name: int(turn) for turn, names in later(entry).items() for name in names}
+    for turn, calls in reversed(list(enumerate(answer(entry["id"])))):
+        offered |= {call["tool"]: turn for call in calls if turn < offered.get(call["tool"], 0)}
+    return offered
 
 
-def _ids(split: str) -> list[str]:
-    if split in CATEGORIES:
-        return list(entries(split))
-    half = {"base_train": 0, "base_test": 1}[split]
-    return [name for name in entries("base") if _halves()[name] == half]
+def turns(entry: dict) -> list[str]:
+    """What the user says, turn by turn. The turn that brings missing functions has the package's own words."""
+    return ["\n".join(message["content"] for message in turn) or _update() for turn in entry["question"]]
 
 
 @cache
-def _halves() -> dict[str, int]:
-    """Base task id → 0 (train) or 1 (test): 25 and 25 of each main class, drawn by a fixed seed, never by position."""
-    halves = {}
-    for class_ in MAIN:
-        stratum = [name for name, entry in entries("base").items() if main_class(entry) == class_]
-        stratum.sort(key=lambda name: hashlib.sha256(f"{SPLIT_SEED}-{name}".encode()).digest())
-        halves |= {name: rank % 2 for rank, name in enumerate(stratum)}
-    return halves
+def _update() -> str:
+    return importlib.import_module("bfcl_eval.constants.default_prompts").DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
 
 
-def main_class(entry: dict) -> str:
-    return next(class_ for class_ in MAIN if class_ in entry["involved_classes"])
-
-
-def _task(entry: dict, split: str) -> dict:
-    return {
-        "kind": main_class(entry),
-        "tags": _tags(entry),
-        "split": split,
-        "query": ["\n".join(message["content"] for message in turn) for turn in entry["question"]],
-        "solution": answer(entry["id"]),
-        "start": {"name": entry["id"]},
-        "verifier": {"kind": "official"},
-    }
-
-
-def _tags(entry: dict) -> list[str]:
-    """Classes, and what a trainer may want to leave out: `underivable`, `empty_turn`, `many_calls` (over 20 in a turn)."""
-    number, solution = int(entry["id"].rpartition("_")[2]), answer(entry["id"])
-    tags = list(entry["involved_classes"])
-    if number in UNDERIVABLE:
-        tags.append("underivable")
-    if not all(solution):
-        tags.append("empty_turn")
-    if max(map(len, solution)) > 20:
-        tags.append("many_calls")
-    return tags
+def number(name: str) -> int:
+    """The number that an entry shares with its variants in the other categories."""
+    return int(name.rpartition("_")[2])
 
 
 def lines(name: str) -> list[dict]:

@@ -5,7 +5,7 @@ those that the reference's calls give, and every response of the reference's cal
 of the model's responses so far; a turn for which the reference has calls must have some; turns without reference calls are
 not checked. Its own `state_checker` and `response_checker` decide, on objects that only this judgement knows: the model's
 actions are run again from the start, so nothing that happened in another session, or between the turns, can enter.
-Beyond it, more than `MAX_STEPS` calls in a turn or a corrupt state fail the episode.
+Beyond it, more than `MAX_STEPS` calls in a turn (not under strict parity) or a corrupt state fail the episode.
 
 `progress` is 0 for doing nothing and below 1 unless the verdict is success: the mean over checked turns of how much of the
 reference's state change is there (wrong cells count against it) and how many of its responses occurred.
@@ -17,8 +17,8 @@ from collections import Counter
 from typing import NamedTuple
 
 import _bfcl_state as state
-from _bfcl_session import world
-from _bfcl_world import World
+from _bfcl_quirks import Shared
+from _bfcl_world import Scene, World
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
 
 MAX_STEPS = 20
@@ -46,18 +46,19 @@ class Turn(NamedTuple):
     responses: float
 
 
-def judge(start: dict, actions: Turns, reference: Turns) -> Verdict:
+def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
     """Runs both from the same start state, turn by turn; `actions` has one list per asked turn."""
     if len(actions) != len(reference):
         return Verdict(False, "force_terminated", min(len(actions), len(reference)))
-    model, truth, seen = world(start), world(start), []
+    shared = Shared()
+    model, truth, seen = World(scene, shared), World(scene, shared, "reference"), []
     untouched = _cells(truth)
     failure: tuple[str, int] | None = None
     turns: list[Turn] = []
     for number, (done, wanted) in enumerate(zip(actions, reference, strict=True)):
-        seen += _run(model, done)
-        expected = _run(truth, wanted)
-        if len(done) > max(MAX_STEPS, len(wanted)) and failure is None:
+        seen += _run(model, done, number)
+        expected = _run(truth, wanted, number)
+        if failure is None and not scene.strict and len(done) > max(MAX_STEPS, len(wanted)):
             failure = ("force_terminated", number)
         if not wanted:
             continue
@@ -65,14 +66,14 @@ def judge(start: dict, actions: Turns, reference: Turns) -> Verdict:
             failure = failure or _fault(number, done, model, truth, seen, expected)
             turns.append(_turn(untouched, _cells(model), _cells(truth), seen, expected))
         except (RecursionError, state.Corrupt):
-            return Verdict(False, "corrupt_state", number, _mean(turns, len(reference)))
+            return Verdict(False, *(failure or ("corrupt_state", number)), _mean(turns, len(reference)))
     if failure is None:
         return Verdict(True, progress=1.0)
     return Verdict(False, *failure, min(_mean(turns, len(turns)), ALMOST))
 
 
-def _run(world_: World, calls: list[dict]) -> list[str]:
-    return [world_.call(call["tool"], call["arguments"]).text for call in calls]
+def _run(world: World, calls: list[dict], turn: int) -> list[str]:
+    return [world.call(call["tool"], call["arguments"], turn).text for call in calls]
 
 
 def _fault(number: int, done: list, model: World, truth: World, seen: list, expected: list) -> tuple[str, int] | None:

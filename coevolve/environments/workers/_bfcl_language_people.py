@@ -13,15 +13,12 @@ MESSAGES = {
     "add_contact": ask(
         "add {user_name} as a new contact in the message workspace",
         "make {user_name} a contact in the message workspace",
-        refer={
-            "user_id": "the new contact {user_name}",
-            "message": "the text of the confirmation that {user_name} was added",
-        },
+        refer={"user_id": "the new contact {user_name}"},
+        literal=("user_name",),
     ),
     "delete_message": ask(
         "delete the latest message that went to {receiver_id}",
         "take back the last message sent to {receiver_id}",
-        refer={"message": "the text of the confirmation that the message to {receiver_id} was deleted"},
     ),
     "get_message_stats": read(
         "show me the statistics of my messages",
@@ -30,6 +27,7 @@ MESSAGES = {
     "get_user_id": read(
         "tell me the user ID of {user} in the message workspace",
         "look up which user ID {user} has in the message workspace",
+        literal=("user",),
         refer={"user_id": "{user} (look up the user ID)"},
     ),
     "list_users": read(
@@ -44,17 +42,17 @@ MESSAGES = {
     "message_login": ask(
         "log me in to the message workspace as {user_id}",
         "sign in to the message workspace as {user_id}",
-        refer={"message": "the text of the confirmation that {user_id} was logged in"},
+        literal=("user_id",),
     ),
     "search_messages": read(
         'search my messages for "{keyword}"',
         'show me the messages that contain "{keyword}"',
-        refer={"results.message": 'the messages that contain "{keyword}"'},
+        literal=("keyword",),
     ),
     "send_message": ask(
         "send {receiver_id} this message: {message}",
         "message {receiver_id} as follows: {message}",
-        refer={"message": "the text of the confirmation that the message to {receiver_id} was sent"},
+        literal=("message",),
         words={"message": quoted(SENTENCES)},
     ),
     "view_messages_sent": read(
@@ -67,14 +65,16 @@ TWITTER = {
     "authenticate_twitter": ask(
         "log me in to Twitter as {username} with the password {password}",
         "sign in to Twitter; my username is {username} and my password is {password}",
+        literal=("username", "password"),
     ),
     "comment": ask(
         "comment as follows on the tweet whose ID is {tweet_id}: {comment_content}",
         "under the tweet whose ID is {tweet_id}, leave this comment: {comment_content}",
+        literal=("comment_content",),
         words={"comment_content": quoted(COMMENTS)},
     ),
     "follow_user": ask(
-        "follow the user {username_to_follow} on Twitter",
+        "follow {username_to_follow} on Twitter",
         "start following {username_to_follow} on Twitter",
     ),
     "get_tweet": read(
@@ -90,12 +90,12 @@ TWITTER = {
         "list what people commented on the tweet whose ID is {tweet_id}",
     ),
     "get_user_stats": read(
-        "show me the Twitter statistics of the user {username}",
-        "tell me the tweet, following and retweet counts of the user {username}",
+        "show me the Twitter statistics of {username}",
+        "tell me the tweet, following and retweet counts of {username} on Twitter",
     ),
     "get_user_tweets": read(
-        "show me all tweets of the user {username}",
-        "list everything that {username} has tweeted",
+        "show me all tweets by {username}",
+        "list everything that was tweeted by {username}",
     ),
     "list_all_following": read(
         "list everyone that I follow on Twitter",
@@ -105,11 +105,16 @@ TWITTER = {
     "mention": ask(
         "mention {mentioned_usernames} in the tweet whose ID is {tweet_id}",
         "add a mention of {mentioned_usernames} to the tweet whose ID is {tweet_id}",
+        literal=("mentioned_usernames",),
     ),
     "post_tweet": ask(
         "post this tweet: {content}",
         "publish this as a tweet: {content}",
-        optional={"tags": " with the tags {tags}", "mentions": " mentioning {mentions}"},
+        optional={
+            "tags": ", with {tags} in its list of tags",
+            "mentions": ", with {mentions} in its list of mentions",
+        },
+        literal=("content", "tags", "mentions"),
         refer={"id": "the one of the new tweet that says {content}"},
         words={"content": quoted(NEW_TWEETS)},
     ),
@@ -121,9 +126,10 @@ TWITTER = {
     "search_tweets": read(
         'search all tweets for "{keyword}"',
         'show me the tweets that contain "{keyword}"',
+        literal=("keyword",),
     ),
     "unfollow_user": ask(
-        "unfollow the user {username_to_unfollow} on Twitter",
+        "unfollow {username_to_unfollow} on Twitter",
         "stop following {username_to_unfollow} on Twitter",
     ),
 }
@@ -149,26 +155,27 @@ TICKETS = {
             "description": ", with this description: {description}",
             "priority": ", with priority {priority}",
         },
+        absent={"description": ", without a description", "priority": ", with priority 1"},
+        literal=("title", "description", "priority"),
         refer={"id": "the one of the new ticket with the title {title}"},
         words={"title": quoted(_TITLES), "description": quoted(_DESCRIPTIONS)},
     ),
     "edit_ticket": ask(
         "edit the ticket whose ID is {ticket_id} so that its {updates}",
         "change the ticket whose ID is {ticket_id}: its {updates}",
+        literal=("updates",),
         words={"updates": said(_UPDATES)},
     ),
     "get_ticket": read(
         "show me the ticket whose ID is {ticket_id}",
         "fetch the details of the ticket whose ID is {ticket_id}",
-        refer={
-            "title": "the title of the ticket whose ID is {ticket_id}",
-            "description": "the description of the ticket whose ID is {ticket_id}",
-        },
     ),
     "get_user_tickets": read(
         "list my support tickets",
         "show me the tickets that I created",
         optional={"status": ' with the status "{status}"'},
+        absent={"status": ", whatever their status"},
+        literal=("status",),
     ),
     "logout": ask(
         "log me out of the ticket system",
@@ -177,11 +184,13 @@ TICKETS = {
     "resolve_ticket": ask(
         "resolve the ticket whose ID is {ticket_id}, with the resolution {resolution}",
         "mark the ticket whose ID is {ticket_id} as resolved; the resolution is {resolution}",
+        literal=("resolution",),
         words={"resolution": quoted(RESOLUTIONS)},
     ),
     "ticket_get_login_status": ask("check whether I am logged in to the ticket system", read_only=True),
     "ticket_login": ask(
         "log me in to the ticket system as {username} with the password {password}",
         "sign in to the ticket system; my username is {username} and my password is {password}",
+        literal=("username", "password"),
     ),
 }

@@ -23,6 +23,7 @@ TRADING = {
     "filter_stocks_by_price": read(
         "tell me which of the stocks {stocks} cost between {min_price} and {max_price}",
         "from {stocks}, keep those with a price from {min_price} to {max_price}",
+        literal=("min_price", "max_price"),
     ),
     "fund_account": ask(
         "deposit this amount into my trading account, in dollars: {amount}",
@@ -37,6 +38,7 @@ TRADING = {
     "get_available_stocks": read(
         "list the stocks of the {sector} sector",
         "tell me which stocks are available in the {sector} sector",
+        literal=("sector",),
         refer={"stock_list": "the stocks of the {sector} sector"},
     ),
     "get_current_time": read(
@@ -64,12 +66,14 @@ TRADING = {
     "get_symbol_by_name": read(
         "tell me the stock symbol of the company {name}",
         "find out under which symbol the company {name} is traded",
+        literal=("name",),
         refer={"symbol": "{name} (look up its symbol)"},
     ),
     "get_transaction_history": read(
         "show me the transactions of my trading account",
         "list my deposits and withdrawals at the trading system",
         optional={"start_date": " from {start_date} on", "end_date": " up to {end_date}"},
+        literal=("start_date", "end_date"),
     ),
     "get_watchlist": read(
         "show me my stock watchlist",
@@ -79,10 +83,12 @@ TRADING = {
     "notify_price_change": read(
         "check whether any of {stocks} has changed its price by {threshold} percent or more",
         "tell me which of {stocks} moved by at least {threshold} percent",
+        literal=("threshold",),
     ),
     "place_order": ask(
         'place an order of the type "{order_type}" for {amount} shares of {symbol} at {price}',
         'enter a "{order_type}" order: {amount} shares of {symbol} at {price}',
+        literal=("order_type", "amount"),
         refer={"order_id": "the one of the new order of {amount} shares of {symbol}"},
     ),
     "remove_stock_from_watchlist": ask(
@@ -93,6 +99,7 @@ TRADING = {
     "trading_login": ask(
         "log me in to the trading system as {username} with the password {password}",
         "sign in to the trading system; my username is {username} and my password is {password}",
+        literal=("username", "password"),
     ),
     "trading_logout": ask(
         "log me out of the trading system",
@@ -112,6 +119,14 @@ TRAVEL = {
         "get a travel access token: client ID {client_id}, client secret {client_secret}, refresh token {refresh_token}, "
         "grant type {grant_type}, first name {user_first_name}, last name {user_last_name}",
         refer={"access_token": "the one from logging in"},
+        literal=(
+            "client_id",
+            "client_secret",
+            "refresh_token",
+            "grant_type",
+            "user_first_name",
+            "user_last_name",
+        ),
     ),
     "book_flight": ask(
         "book a {travel_class} class flight from {travel_from} to {travel_to} on {travel_date}, paid with the card whose ID "
@@ -120,12 +135,13 @@ TRAVEL = {
         "class and charge the card whose ID is {card_id}",
         refer={
             "booking_id": "the one of the new booking from {travel_from} to {travel_to}",
-            "transaction_id": "the transaction number of the new booking from {travel_from} to {travel_to}",
         },
+        lookup_only=("access_token",),
     ),
     "cancel_booking": ask(
         "cancel the booking whose ID is {booking_id}; my access token is {access_token}",
         "my access token is {access_token}; call off the booking whose ID is {booking_id}",
+        lookup_only=("access_token",),
     ),
     "compute_exchange_rate": read(
         "convert {value} {base_currency} to {target_currency}",
@@ -135,6 +151,7 @@ TRAVEL = {
     "contact_customer_support": read(
         "contact the travel support about the booking whose ID is {booking_id}, with the message {message}",
         "write {message} to the travel support, about the booking whose ID is {booking_id}",
+        literal=("message",),
         words={"message": quoted(SUPPORT)},
     ),
     "get_all_credit_cards": read(
@@ -144,6 +161,7 @@ TRAVEL = {
     "get_booking_history": read(
         "show me all my bookings; my access token is {access_token}",
         "my access token is {access_token}; list my booking history",
+        lookup_only=("access_token",),
     ),
     "get_budget_fiscal_year": read(
         "tell me the fiscal year of the travel budget",
@@ -152,12 +170,14 @@ TRAVEL = {
             "lastModifiedAfter": ", only if changed after {lastModifiedAfter}",
             "includeRemoved": ', with the setting for including removed ones at "{includeRemoved}"',
         },
+        literal=("lastModifiedAfter", "includeRemoved"),
         refer={"budget_fiscal_year": "the fiscal year of the travel budget"},
     ),
     "get_credit_card_balance": read(
         "tell me the balance of the credit card whose ID is {card_id}; my access token is {access_token}",
         "my access token is {access_token}; check the balance of the card whose ID is {card_id}",
         refer={"card_balance": "the balance of the card whose ID is {card_id}"},
+        lookup_only=("access_token",),
     ),
     "get_flight_cost": read(
         "tell me what a {travel_class} class flight from {travel_from} to {travel_to} on {travel_date} costs",
@@ -179,6 +199,8 @@ TRAVEL = {
         "my access token is {access_token}; insure the booking whose ID is {booking_id}: type {insurance_type}, cost "
         "{insurance_cost} dollars, on the card whose ID is {card_id}",
         refer={"insurance_id": "the one of the new {insurance_type} insurance"},
+        lookup_only=("access_token",),
+        literal=("insurance_type",),
     ),
     "register_credit_card": ask(
         "register the credit card {card_number}, expiring {expiration_date}, cardholder {cardholder_name}, verification "
@@ -186,13 +208,15 @@ TRAVEL = {
         "my access token is {access_token}; add a credit card: number {card_number}, valid until {expiration_date}, in the "
         "name of {cardholder_name}, verification number {card_verification_number}",
         refer={"card_id": "the one of the newly registered card"},
+        lookup_only=("access_token",),
+        literal=("card_number", "expiration_date", "cardholder_name", "card_verification_number"),
     ),
     "retrieve_invoice": read(
         "my access token is {access_token}; fetch the invoice",
         "my access token is {access_token}; get me the invoice",
         optional={
             "booking_id": " for the booking whose ID is {booking_id}",
-            "insurance_id": " and the insurance whose ID is {insurance_id}",
+            "insurance_id": " with the insurance whose ID is {insurance_id}",
         },
         refer={
             "travel_cost": "the cost on the invoice of the booking whose ID is {booking_id}",
@@ -200,17 +224,20 @@ TRAVEL = {
             "travel_from": "the departure airport of the booking whose ID is {booking_id}",
             "travel_to": "the destination airport of the booking whose ID is {booking_id}",
         },
+        lookup_only=("access_token", "insurance_id"),
     ),
     "set_budget_limit": ask(
         "set my travel budget limit, in dollars, to {budget_limit}; my access token is {access_token}",
         "my access token is {access_token}; set my travel budget limit to this many dollars: {budget_limit}",
         refer={"budget_limit": "the travel budget limit"},
+        lookup_only=("access_token",),
     ),
     "travel_get_login_status": ask("check whether I am logged in to the travel system", read_only=True),
     "verify_traveler_information": read(
         "verify the traveler {first_name} {last_name}, born on {date_of_birth}, passport number {passport_number}",
         "check the traveler's details: first name {first_name}, last name {last_name}, date of birth {date_of_birth}, "
         "passport {passport_number}",
+        literal=("first_name", "last_name", "date_of_birth", "passport_number"),
     ),
 }
 
@@ -240,7 +267,7 @@ _OPTIONS = [
 VEHICLE = {
     "activateParkingBrake": ask(
         "{mode} the parking brake",
-        "put the parking brake into the mode that does this: {mode}",
+        "{mode} the parking brake of the car",
     ),
     "adjustClimateControl": ask(
         "set the car's climate control to this temperature: {temperature}",
@@ -250,6 +277,8 @@ VEHICLE = {
             "fanSpeed": ", fan speed {fanSpeed}",
             "mode": ", in {mode} mode",
         },
+        absent={"unit": " degrees celsius", "fanSpeed": ", fan speed 50", "mode": ", in auto mode"},
+        literal=("temperature", "fanSpeed", "mode"),
     ),
     "check_tire_pressure": read(
         "check the tire pressure",
@@ -264,6 +293,7 @@ VEHICLE = {
     "display_log": read(
         "display the log messages {messages}",
         "put these messages on the car's log display: {messages}",
+        literal=("messages",),
         words={"messages": quoted(SENTENCES)},
     ),
     "estimate_distance": read(
@@ -321,6 +351,7 @@ VEHICLE = {
     "pressBrakePedal": ask(
         "press the brake pedal to position {pedalPosition} (1 is all the way down)",
         "put the brake pedal at {pedalPosition}, where 1 means fully pressed",
+        literal=("pedalPosition",),
     ),
     "releaseBrakePedal": ask(
         "release the brake pedal",
@@ -330,6 +361,7 @@ VEHICLE = {
         "{activate} the cruise control with the speed at {speed} and a distance of {distanceToNextVehicle} meters to the next "
         "vehicle",
         "{activate} cruise control: speed {speed}, distance to the next vehicle {distanceToNextVehicle} meters",
+        literal=("speed", "distanceToNextVehicle"),
         words={"activate": {"true": "turn on", "false": "turn off"}},
     ),
     "setHeadlights": ask(

@@ -12,6 +12,8 @@ def ask(
     optional: dict[str, str] | None = None,
     refer: dict[str, str] | None = None,
     words: dict[str, dict[str, str]] | None = None,
+    literal: tuple[str, ...] = (),
+    absent: dict[str, str] | None = None,
     lookup_only: tuple[str, ...] = (),
     checked: bool = False,
     read_only: bool = False,
@@ -22,6 +24,8 @@ def ask(
         "optional": optional or {},
         "refer": refer or {},
         "words": words or {},
+        "literal": list(literal),
+        "absent": absent or {},
         "lookup_only": list(lookup_only),
         "checked": checked,
         "read_only": read_only,
@@ -33,9 +37,22 @@ def read(
     optional: dict[str, str] | None = None,
     refer: dict[str, str] | None = None,
     words: dict[str, dict[str, str]] | None = None,
+    literal: tuple[str, ...] = (),
+    absent: dict[str, str] | None = None,
+    lookup_only: tuple[str, ...] = (),
 ) -> dict:
     """A function that changes nothing and whose answer is what the person wants."""
-    return ask(*do, optional=optional, refer=refer, words=words, checked=True, read_only=True)
+    return ask(
+        *do,
+        optional=optional,
+        refer=refer,
+        words=words,
+        literal=literal,
+        absent=absent,
+        lookup_only=lookup_only,
+        checked=True,
+        read_only=True,
+    )
 
 
 def said(pairs: list[tuple[Any, str]]) -> dict[str, str]:

@@ -21,6 +21,7 @@ def tool(name: str, class_: str, document: dict, language: dict[str, dict]) -> d
         "checked": checked,
         "read_only": read_only,
         "language": entry or None,
+        "document": document,
     }
 
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import _bfcl_state as state
 from _bfcl_data import functions
-from _bfcl_world import World
+from _bfcl_world import Scene, World
 
 MAX_OBSERVATION = 200_000
 """Characters; the longest official observation has under a third of it."""
 
 
 class Session:
-    """One episode. `start` is a dict with classes, state and long_context, as `World` takes them."""
+    """One episode, from the start of a scene."""
 
-    def __init__(self, name: str | None, start: dict):
-        self.name, self.start = name, start
+    def __init__(self, scene: Scene):
+        self.scene = scene
         self.turns: dict[int, list[dict]] = {}
         self.corrupt = False
-        self.world = world(start)
+        self.world = World(scene)
         self._cells, self._hashes, self._names = {}, {}, {}
         for class_, instance in self.world.instances.items():
             self._cells[class_] = state.freeze(state.cells(instance))
@@ -39,8 +39,9 @@ class Session:
         self.turns.setdefault(turn, []).append(copy.deepcopy(call))
         if self.corrupt:
             return self._fatal()
-        answer = self.world.call(call["tool"], call["arguments"])
-        result = {"observation": _cut(answer.text), "error": answer.error, "effects": []}
+        answer = self.world.call(call["tool"], call["arguments"], turn)
+        text = answer.text if self.scene.strict else _cut(answer.text)
+        result = {"observation": text, "error": answer.error, "effects": []}
         try:
             if class_ := functions().get(call["tool"], (None,))[0] if isinstance(call["tool"], str) else None:
                 result["effects"] = self._effects(class_)
@@ -70,11 +71,6 @@ class Session:
             "fatal": "corrupt_state",
             "state": "corrupt",
         }
-
-
-def world(start: dict) -> World:
-    """Fresh objects in the given start state."""
-    return World(start["classes"], start["state"], start.get("long_context", False))
 
 
 def _call(action: Any) -> dict:

@@ -19,11 +19,11 @@ from _bfcl_language_things import DOORS
 Values = dict[str, list[Any]]
 
 
-def values(start: dict, instances: dict[str, Any]) -> Values:
+def values(classes: list[str], state: dict[str, dict], instances: dict[str, Any]) -> Values:
     """Every required parameter of the start's classes has an entry, unless nothing of its kind exists yet."""
-    draw = random.Random(json.dumps(start, sort_keys=True, default=str))
+    draw = random.Random(json.dumps([classes, state], sort_keys=True, default=str))
     known: Values = {}
-    for class_ in start["classes"]:
+    for class_ in classes:
         known |= _MAKERS[class_](draw, instances[class_])
     return {name: options for name, options in known.items() if options}
 
@@ -71,8 +71,8 @@ def _math(draw: random.Random, _: Any) -> Values:
     metric = draw.sample(content.METRIC, 2)
     return {
         "number": numbers,
-        "a": numbers,
-        "b": draw.sample(numbers, 4),
+        "a": numbers[::2],
+        "b": numbers[1::2],
         "numbers": rows,
         "value": numbers,
         "logarithm.base": [2, 10, 3],

@@ -3,44 +3,27 @@
 A `World` owns its objects alone. A call names a documented function and gives arguments by name; both are checked against
 the function's document, then the bound method of this world's object is called with copies. Nothing that a model wrote is
 evaluated, formatted into code, or looked up as an attribute. The observation is the text that the official executor gives
-for the same call, byte for byte; what is refused before the call, and therefore differs, is told in `refusal`'s messages.
+for the same call, byte for byte, but for the differences that docs/bfcl.md lists; under strict parity (`Scene.strict`) those
+of them that can be had safely are reproduced too (`_bfcl_quirks`).
 
 Known leaks of the API classes are closed here: `post_tweet`'s mutable defaults, the decimal and mpmath precision, argument
-aliasing, and the module-level tables that long_context inserts by reference.
+aliasing, the module-level tables that long_context inserts by reference, and the machine's clock.
 """
 
 from __future__ import annotations
 
 import copy
 import decimal
-import difflib
-import importlib
 import json
-import math
 import re
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import mpmath
-from _bfcl_data import DOCUMENTS, functions
-
-MAX_TEXT = 20_000
-MAX_ITEMS = 1_000
-MAX_NESTING = 6
-MAX_PRECISION = 1_000
-MAX_PLACES = 300
-MAX_POWER_BITS = 14_000
-"""Below Python's limit for printing an integer (4,300 digits)."""
-
-RAISED = "Error during execution: "
-
-_TYPES = {
-    "string": ((str,), "text"),
-    "integer": ((int, float), "a whole number"),
-    "float": ((int, float), "a number"),
-    "boolean": ((bool,), "true or false"),
-    "array": ((list,), "a list"),
-    "dict": ((dict,), "an object"),
-}
+from _bfcl_data import DOCUMENTS, members, source
+from _bfcl_guard import Answer, refusal
+from _bfcl_quirks import RAISED, Quirks, Shared
 
 _REFUSALS: dict[str, tuple[str, tuple]] = {
     "authenticate_twitter": ("authentication_status", (False,)),
@@ -67,38 +50,62 @@ _KINDS = (
 )
 
 
-class Answer(NamedTuple):
-    text: str
-    error: str | None = None
+class Scene(NamedTuple):
+    """Where an episode begins, and by which rules."""
+
+    classes: list[str]
+    state: dict[str, dict]
+    long_context: bool = False
+    later: dict[str, int] = {}
+    """Function → index of the user's turn from which on it can be called."""
+    strict: bool = False
+    """Reproduce the official executor's quirks (docs/bfcl.md)."""
+    name: str = "synthetic_0"
+    """Of the official entry; strict parity writes it where the official executor does."""
 
 
 class World:
     """The API objects of one episode."""
 
-    def __init__(self, classes: list[str], state: dict[str, dict], long_context: bool = False):
-        """Raises ValueError for a class that is not one of the eight or a configuration that cannot be loaded."""
-        self.instances = {name: _instance(name, state.get(name, {}), long_context) for name in classes}
-        self._methods = {
-            name: getattr(self.instances[class_], name)
-            for name, (class_, _) in functions().items()
-            if class_ in self.instances
+    def __init__(self, scene: Scene, shared: Shared | None = None, role: str = "policy"):
+        """`shared` and `role` matter under strict parity alone. Raises ValueError for a class that is not one of the eight or
+        a configuration that cannot be loaded."""
+        self._scene = scene
+        self._quirks = Quirks(f"{role}_{scene.name}", shared or Shared()) if scene.strict else None
+        self.instances = {name: self._instance(name) for name in scene.classes}
+        self._methods = {  # in the order of the classes, as the official prompts list them
+            name: getattr(instance, name)
+            for class_, instance in self.instances.items()
+            for name in members(class_)
         }
 
-    def tools(self) -> list[str]:
-        return list(self._methods)
+    def _instance(self, name: str) -> Any:
+        instance = loaded(name, self._scene.state.get(name, {}), self._scene.long_context)
+        if name == "TravelAPI" and self._scene.long_context:
+            rows = self._quirks.shared.rows if self._quirks else copy.deepcopy
+            instance.credit_card_list = rows(instance.credit_card_list)
+            instance.booking_record = rows(instance.booking_record)
+        return instance
 
-    def call(self, tool: Any, arguments: Any) -> Answer:
+    def tools(self, without: Collection[str] = ()) -> list[str]:
+        return [name for name in self._methods if name not in without]
+
+    def _offered(self, turn: int) -> Collection[str]:
+        later = self._scene.later
+        return self.tools([name for name in later if later[name] > turn]) if later else self._methods
+
+    def call(self, tool: Any, arguments: Any, turn: int = 0) -> Answer:
         """Runs one call; whatever goes wrong is an answer with an error."""
-        refused = refusal(tool, arguments, self._methods)
+        if self._quirks:
+            refused = self._quirks.refusal(tool, arguments, self._methods)
+        else:
+            refused = refusal(tool, arguments, self._offered(turn))
         if refused:
             return refused
-        arguments = copy.deepcopy(arguments)
-        if tool == "post_tweet":
-            arguments = {"tags": [], "mentions": []} | arguments
         digits = mpmath.mp.dps
         try:
             with decimal.localcontext(decimal.Context(prec=28)):
-                result = self._methods[tool](**arguments)
+                result = self._methods[tool](**self._bound(tool, copy.deepcopy(arguments)))
                 return Answer(_text(result), _failure(tool, result))
         except MemoryError:
             raise
@@ -108,19 +115,34 @@ class World:
             mpmath.mp.dps = digits
 
 
-def _instance(name: str, config: dict, long_context: bool) -> Any:
+    def _bound(self, tool: str, arguments: dict) -> dict:
+        if self._quirks:
+            return self._quirks.arguments(tool, arguments, self._methods)
+        return {"tags": [], "mentions": []} | arguments if tool == "post_tweet" else arguments
+
+
+def fix_today(date: str) -> None:
+    """Sets the day (ISO) from which this process's `verify_traveler_information` counts ages."""
+    today = datetime.fromisoformat(date)
+
+    class Fixed(datetime):
+        @classmethod
+        def today(cls) -> datetime:
+            return today
+
+    source("TravelAPI").datetime = Fixed
+
+
+def loaded(name: str, config: dict, long_context: bool) -> Any:
+    """A fresh API object in its configured state."""
     if name not in DOCUMENTS:
         raise ValueError(f"unknown API class {name!r}")
-    module = importlib.import_module(f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{DOCUMENTS[name]}")
-    instance = getattr(module, name)()
+    instance = getattr(source(name), name)()
     if name != "MathAPI":
         try:
             instance._load_scenario(copy.deepcopy(config), long_context=long_context)
         except Exception as error:  # boundary: a bad configuration is the request's fault
             raise ValueError(f"{name} cannot be loaded: {error}") from error
-    if name == "TravelAPI" and long_context:  # its extensions are module-level tables, inserted by reference
-        instance.credit_card_list = copy.deepcopy(instance.credit_card_list)
-        instance.booking_record = copy.deepcopy(instance.booking_record)
     return instance
 
 
@@ -149,86 +171,3 @@ def _failure(tool: str, result: Any) -> str | None:
 def _kind(message: str) -> str:
     lower = message.lower()
     return next((kind for kind, pattern in _KINDS if re.search(pattern, lower)), "invalid")
-
-
-def refusal(tool: Any, arguments: Any, offered: Any) -> Answer | None:
-    """Why a call is not run at all, with a hint that helps to write it right; None if it may run."""
-    if not isinstance(tool, str) or tool not in offered:
-        near = difflib.get_close_matches(str(tool)[:60], list(offered), n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        return _refused("unknown_tool", f"There is no tool {str(tool)[:60]!r}.{hint}")
-    if not isinstance(arguments, dict):
-        return _refused("bad_argument", "Arguments must be an object with the parameters' names.")
-    document = functions()[tool][1]["parameters"]
-    problem = _names(arguments, document) or _types(arguments, document)
-    if problem:
-        return _refused("bad_argument", f"{problem} {_usage(tool, document)}")
-    problem = _size(arguments) or _cost(tool, arguments)
-    return _refused("too_large", problem) if problem else None
-
-
-def _refused(kind: str, message: str) -> Answer:
-    return Answer(json.dumps({"error": message}), kind)
-
-
-def _usage(tool: str, document: dict) -> str:
-    required = document.get("required", [])
-    parts = [
-        f"{name}: {_TYPES[schema['type']][1]}" + ("" if name in required else " (optional)")
-        for name, schema in document["properties"].items()
-    ]
-    return f"{tool} takes {', '.join(parts) or 'no arguments'}."
-
-
-def _names(arguments: dict, document: dict) -> str | None:
-    for name in arguments:
-        if name not in document["properties"]:
-            return f"There is no parameter {str(name)[:60]!r}."
-    missing = [name for name in document.get("required", []) if name not in arguments]
-    return f"Missing: {', '.join(missing)}." if missing else None
-
-
-def _types(arguments: dict, document: dict) -> str | None:
-    for name, value in arguments.items():
-        optional = value is None and name not in document.get("required", [])
-        text_id = name.endswith("_id") and isinstance(value, str)  # some official tickets have ids like 'ticket_001'
-        if not optional and not text_id and not _fits(value, document["properties"][name]):
-            return f"{name} must be {_TYPES[document['properties'][name]['type']][1]}."
-    return None
-
-
-def _fits(value: Any, schema: dict) -> bool:
-    types, _ = _TYPES[schema["type"]]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        return False
-    if schema["type"] == "array":
-        return all(_fits(item, schema["items"]) for item in value)
-    return True
-
-
-def _size(value: Any, depth: int = 0) -> str | None:
-    """A bound on everything that reaches an API object."""
-    if isinstance(value, str):
-        return f"A text may have at most {MAX_TEXT} characters." if len(value) > MAX_TEXT else None
-    if isinstance(value, int | float):
-        fine = math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
-        return None if fine else "A number is too large."
-    if isinstance(value, dict | list):
-        if depth >= MAX_NESTING or len(value) > MAX_ITEMS:
-            return f"At most {MAX_ITEMS} items and {MAX_NESTING} levels."
-        inner = [*value, *value.values()] if isinstance(value, dict) else value
-        return next((problem for item in inner if (problem := _size(item, depth + 1))), None)
-    return None
-
-
-def _cost(tool: str, arguments: dict) -> str | None:
-    """A bound on the time of the few functions whose cost grows with a number's value."""
-    numbers = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
-    if abs(numbers.get("precision", 0)) > MAX_PRECISION:
-        return f"precision may be at most {MAX_PRECISION}."
-    if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:
-        return f"decimal_places may be at most {MAX_PLACES}."
-    if tool == "power" and all(isinstance(value, int) for value in numbers.values()):
-        if abs(numbers.get("exponent", 0)) * abs(numbers.get("base", 0)).bit_length() > MAX_POWER_BITS:
-            return "The result has too many digits."
-    return None

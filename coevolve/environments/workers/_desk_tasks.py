@@ -5,7 +5,7 @@ to a note that must be read first). Looking up the id behind a name does not cou
 the language templates of `_desk_tools`, a looked-up value said as the phrase of the call that tells it.
 
 Splits: `demos` (what the laptop policy is shown), `dev` and `heldout`, in worlds that no training start shares. Demonstrations
-are uneven: a few skills, `RARE_SKILLS`, are shown once each, so a policy that learnt from them starts weak there.
+are uneven: some skills, `RARE_SKILLS`, are shown once or twice, so a policy that learnt from them starts weak there.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def sizes() -> dict[str, int]:
 
 
 def _demonstrated(rng: random.Random) -> list[Kind]:
-    """Every rare skill once, without a look-up; the rest are common kinds, about 50 times each; in random order."""
+    """Rare skills once or, every third, twice; the rest are common kinds, about 50 times each; in random order."""
     common = [kind for kind in KINDS if not is_rare(kind)]
-    chosen = [kind for kind in KINDS if is_rare(kind) and not kind.lookup]
+    chosen = [Kind(*skill, False) for skill in RARE_SKILLS]
+    chosen += [Kind(*skill, skill[1] in VALUE_VERBS) for skill in RARE_SKILLS[::3]]
     weights = [ANSWER_WEIGHT if kind[:2] == GIVE else 1.0 for kind in common]
     chosen += rng.choices(common, weights, k=DEMONSTRATIONS - len(chosen))
     rng.shuffle(chosen)

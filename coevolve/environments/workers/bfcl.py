@@ -5,22 +5,30 @@ A start is an official entry by name (`multi_turn_base_17`) or a configuration:
 
     {"classes": ["TravelAPI", "MessageAPI"], "state": {"TravelAPI": {…}, "MessageAPI": {…}}}
 
-Rooms beside this file: `_bfcl_data` (files, version, splits), `_bfcl_world` (calls without eval), `_bfcl_state` (effects),
-`_bfcl_session` (an episode), `_bfcl_judge` (the verdict), `_bfcl_starts` and `_bfcl_content` (generated start states),
-`_bfcl_values` (what a user of a state knows), `_bfcl_language*` (how people ask for a function).
+Run as `bfcl.py --strict-parity` (the environment `bfcl-strict`) it reproduces the official executor's quirks; docs/bfcl.md
+lists each difference.
+
+Rooms beside this file: `_bfcl_data` (files, version), `_bfcl_splits` (tasks, splits, tags), `_bfcl_world` (calls without eval),
+`_bfcl_guard` (what is refused), `_bfcl_quirks` (strict parity), `_bfcl_state` (effects), `_bfcl_session` (an episode),
+`_bfcl_judge` (the verdict), `_bfcl_starts` and `_bfcl_content` (generated start states), `_bfcl_values` (what a user of a state
+knows), `_bfcl_language*` (how people ask for a function).
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import _bfcl_data as data
+import _bfcl_splits as splits
 from _bfcl_judge import MAX_STEPS, judge
 from _bfcl_language import HARMLESS, LANGUAGE
 from _bfcl_schema import tool
 from _bfcl_session import Session
 from _bfcl_starts import generate
 from _bfcl_values import values
+from _bfcl_world import Scene, fix_today
 from _serve import BadRequest, serve
 
 MAX_EPISODE_STEPS = 100
@@ -30,23 +38,29 @@ MAX_EPISODE_STEPS = 100
 class Bfcl:
     """Implements the methods that `_serve` asks for."""
 
+    def __init__(self, strict: bool, today: str):
+        self._strict = strict
+        if not strict:
+            fix_today(today)
+
     def describe(self) -> dict:
         """Raises `_bfcl_data.Damaged`, naming the file, if the package is not the pinned release."""
         return {
-            "name": "bfcl",
+            "name": "bfcl-strict" if self._strict else "bfcl",
             "version": data.version(),
             "protocol": 1,
             "tools": [tool(name, class_, document, LANGUAGE) for name, (class_, document) in data.functions().items()],
-            "splits": data.splits(),
+            "splits": splits.sizes(),
+            "held_out": list(data.CATEGORIES),
             "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_STEPS},
-            "max_goals": 3,
+            "max_goals": 5,
             "harmless": [{"tool": name, "arguments": arguments} for name, arguments in HARMLESS],
         }
 
     def tasks(self, split: str) -> list[dict]:
-        if split not in data.splits():
-            raise BadRequest(f"no split {split!r}; there are {', '.join(data.splits())}")
-        return data.tasks(split)
+        if split not in splits.sizes():
+            raise BadRequest(f"no split {split!r}; there are {', '.join(splits.sizes())}")
+        return splits.tasks(split)
 
     def start(self, seed: str, apps: list[str] | None) -> dict:
         unknown = [name for name in apps or [] if name not in data.CLASSES]
@@ -55,30 +69,31 @@ class Bfcl:
         return {"config": generate(seed, apps)}
 
     def open(self, start: dict) -> tuple[Session, dict]:
-        name = start.get("name")
-        configuration = _configuration(start)
+        scene = self._scene(start)
         try:
-            session = Session(name, configuration)
+            session = Session(scene)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(f"start state cannot be loaded: {error}") from error
-        opened = {"observation": "", "tools": session.world.tools(), "state": session.state()}
-        return session, opened | {"values": values(configuration, session.world.instances)}
+        later = data.later(data.entry(start["name"])) if start.get("name") else {}
+        tools = session.world.tools(without=[name for names in later.values() for name in names])
+        opened = {"observation": "", "tools": tools, "state": session.state(), "later": later}
+        return session, opened | {"values": values(scene.classes, scene.state, session.world.instances)}
 
     def step(self, session: Session, turn: int, action: Any) -> dict:
         return session.step(turn, action)
 
     def evaluate(self, session: Session, task: dict) -> dict:
         start = task.get("start") or {}
-        if _configuration(start) != session.start:
+        if self._scene(start) != session.scene:
             raise BadRequest("the session was opened from another start state than the task's")
         official = (task.get("verifier") or {}).get("kind") == "official"
-        if official and session.name is None:
+        if official and start.get("name") is None:
             raise BadRequest("only an official entry has an official verdict")
-        reference = data.answer(session.name) if official else task.get("solution") or []
+        reference = data.answer(start["name"]) if official else task.get("solution") or []
         if session.corrupt:
             return {"success": False, "score": 0.0, "progress": 0.0, "reason": "corrupt_state"}
         turns = max([len(reference), *(turn + 1 for turn in session.turns)])
-        verdict = judge(session.start, [session.turns.get(turn, []) for turn in range(turns)], reference)
+        verdict = judge(session.scene, [session.turns.get(turn, []) for turn in range(turns)], reference)
         where = "" if verdict.turn is None else f" in turn {verdict.turn + 1}"
         return {
             "success": verdict.valid,
@@ -87,24 +102,25 @@ class Bfcl:
             "reason": f"{verdict.error}{where}",
         }
 
+    def _scene(self, start: dict) -> Scene:
+        """Classes, states and rules of a start."""
+        name = start.get("name")
+        if name is not None:
+            entry = data.entry(name)
+            if entry is None:
+                raise BadRequest(f"no official entry {name!r}")
+            return official_scene(entry, self._strict)
+        config = start.get("config")
+        if not isinstance(config, dict) or not isinstance(config.get("classes"), list) or not config["classes"]:
+            raise BadRequest('a start has a name, or a config {"classes": [...], "state": {...}}')
+        return Scene(config["classes"], config.get("state", {}), strict=self._strict)
 
-def _configuration(start: dict) -> dict:
-    """Classes and states of a start."""
-    if start.get("name") is not None:
-        entry = data.entry(start["name"])
-        if entry is None:
-            raise BadRequest(f"no official entry {start['name']!r}")
-        long_context = "long_context" in start["name"]
-        return {
-            "classes": entry["involved_classes"],
-            "state": entry["initial_config"],
-            "long_context": long_context,
-        }
-    config = start.get("config")
-    if not isinstance(config, dict) or not isinstance(config.get("classes"), list) or not config["classes"]:
-        raise BadRequest('a start has a name, or a config {"classes": [...], "state": {...}}')
-    return {"classes": config["classes"], "state": config.get("state", {}), "long_context": False}
+
+def official_scene(entry: dict, strict: bool) -> Scene:
+    """The scene of an official entry."""
+    long_context = data.category_of(entry["id"]) == "long_context"
+    return Scene(entry["involved_classes"], entry["initial_config"], long_context, data.runs_from(entry), strict, entry["id"])
 
 
 if __name__ == "__main__":
-    serve(Bfcl())
+    serve(Bfcl("--strict-parity" in sys.argv[1:], os.environ.get("COEVOLVE_DATE", "2026-01-01")))

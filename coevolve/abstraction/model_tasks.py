@@ -1,0 +1,98 @@
+"""From the proposals of a model to tasks: each is checked (`checks`), executed in a fresh session, and made a record.
+
+`judge` is one computation over replays (`environments.replay.Work`), so that the proposals of many contexts run in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from coevolve.abstraction import checks
+from coevolve.abstraction.candidates import FAULT, Reject
+from coevolve.abstraction.checks import Executed, Ungrounded
+from coevolve.abstraction.goals import EnvironmentFault
+from coevolve.abstraction.proposals import Proposal
+from coevolve.environments.client import Pool
+from coevolve.environments.protocol import Opened, Tool
+from coevolve.environments.replay import Episode, Job, Work, outcome
+from coevolve.environments.said import said
+from coevolve.provenance import Source, sources
+from coevolve.records import Author, Call, Exploration, Lineage, Origin, Step, Task, Verifier, task_id
+
+
+class Group(NamedTuple):
+    """All rounds of one context."""
+
+    explorations: Sequence[Exploration]
+    opened: Sequence[Opened]
+    """How a session in each one's start state opens."""
+
+
+def judge(proposal: Proposal, group: Group, pool: Pool, model: str, least: float) -> Work[Task | Reject]:
+    """The task of a proposal, or the reject. `least` is the confidence below which a proposal is not tried."""
+    first, queries = group.explorations[0].id, [turn.query for turn in proposal.turns]
+    try:
+        if proposal.confidence < least:
+            raise Ungrounded("low_confidence", f"{proposal.confidence:g}")
+        if not 0 <= proposal.exploration < len(group.explorations):
+            raise Ungrounded("no_such_exploration", str(proposal.exploration))
+        exploration, opened = group.explorations[proposal.exploration], group.opened[proposal.exploration]
+        first = exploration.id
+        checks.check_form(proposal, pool, opened)
+        turns = [
+            [checks.source(action, exploration, pool, opened) for action in turn.solution] for turn in proposal.turns
+        ]
+        checks.check_order([number for turn in turns for number, _ in turn])
+        executed = yield from checks.execute(exploration, opened, turns, pool)
+        checks.check_literals(executed, queries, opened, pool.tools)
+        checks.check_knowable(executed, queries, exploration, opened)
+        checks.check_effects(executed, pool.tools)
+        return _task(proposal, group, executed, pool, model)
+    except Ungrounded as error:
+        return Reject(first, error.reason, detail=error.detail, query=queries)
+    except EnvironmentFault as fault:
+        return Reject(first, FAULT, detail=str(fault))
+
+
+def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, model: str) -> Task:
+    exploration, opened = group.explorations[proposal.exploration], group.opened[proposal.exploration]
+    query, verifier = [turn.query for turn in proposal.turns], Verifier("state")
+    composed = sum(action.step is None for turn in proposal.turns for action in turn.solution)
+    context, others = exploration.context, [other.id for other in group.explorations if other.id != exploration.id]
+    job = Job(exploration.start, executed.solution)
+    return Task(
+        id=task_id(exploration.env, exploration.start, query, executed.solution, verifier),
+        env=exploration.env,
+        env_version=pool.description.version,
+        kind=kind(executed, query, pool.tools),
+        effects=outcome(pool.tools, job, Episode(opened, executed.results)),
+        origin=Origin("synthesis", exploration.iteration, exploration.mode, context.signal_kind),
+        lineage=Lineage(
+            [context.signal] if context.signal else [], [exploration.id, *others], list(exploration.rollouts)
+        ),
+        author=Author(model, proposal.guideline, proposal.confidence, composed),
+        verifier=verifier,
+        query=query,
+        solution=executed.solution,
+        start=exploration.start,
+    )
+
+
+def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) -> str:
+    """Per turn, the last tool that changed the state or whose response is compared, and whether its turn needs a look-up."""
+    kinds = []
+    origins = sources(executed.steps, {name: tool.app for name, tool in tools.items()})
+    for turn in range(len(query)):
+        here = [i for i, step in enumerate(executed.steps) if step.turn == turn and isinstance(step.action, Call)]
+        goals = [i for i in here if executed.steps[i].effects or tools[executed.steps[i].action.tool].checked]
+        if goals:
+            text = "\n".join(query[: turn + 1])
+            looked = any(_looks_up(executed.steps[i], origins[i], text, tools) for i in here)
+            kinds.append(f"{executed.steps[goals[-1]].action.tool}/{'lookup' if looked else 'given'}")
+    return "+".join(kinds)
+
+
+def _looks_up(step: Step, origins: Mapping[tuple, Source], text: str, tools: Mapping[str, Tool]) -> bool:
+    tool, arguments = tools[step.action.tool], step.action.arguments
+    return any(source.step is not None and not said(arguments, path, tool, text) for path, source in origins.items())

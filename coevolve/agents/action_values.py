@@ -1,0 +1,236 @@
+"""Values that a policy wrote, read as JSON or as Python literals; nothing is evaluated.
+
+Both spellings are read wherever one of them is expected (``true`` and ``True``, ``null`` and ``None``), a sign before a number
+keeps its meaning, adjacent string literals are one string, a real line break inside a quoted string is that line break.
+Everything computed (operator, name, call, comprehension, f-string, attribute, star) and everything that a record cannot hold
+(bytes, sets, infinity, integers beyond 64 bits, a key twice, half of a surrogate pair) raises `Unreadable` with a hint.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+MAX_DEPTH = 32
+FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
+_WORDS = {"true": True, "false": False, "null": None}
+_OPEN, _CLOSE = "([{", ")]}"
+_BLANK = re.compile(r"[\s,;]*")
+_ESCAPES = "\\'\"abfnrtvxNuU01234567\n\r"
+_CONTROL = {"\n": "\\n", "\r": "\\r", "\0": "\\0"}
+_MARK = "mark"
+_CHAIN = re.compile(r"(?:[-+~]\s*){9}|(?:\bnot\s+){9}")
+
+
+class Issue(NamedTuple):
+    """Why a reply could not be read as calls, in words for the policy."""
+
+    kind: str
+    """`bad_json`, `bad_call`, `too_many_calls`, `too_long`."""
+    hint: str
+
+
+class Unreadable(ValueError):
+    def __init__(self, kind: str, hint: str):
+        super().__init__(hint)
+        self.issue = Issue(kind, hint)
+
+
+def skip(source: str, at: int) -> int:
+    """The position after blanks, commas and semicolons."""
+    return _BLANK.match(source, at).end()
+
+
+def json_value(source: str, at: int = 0) -> tuple[Any, int]:
+    """The JSON value at a position and where it ends; what only its Python spelling makes no JSON is read as well."""
+    at = skip(source, at)
+    try:
+        return _decoder.raw_decode(source, at)
+    except Unreadable:
+        raise
+    except json.JSONDecodeError as error:
+        found = _as_python(source, at)
+        if found is not None:
+            return found
+        hint = f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
+        raise Unreadable("bad_json", f"The call is not valid JSON: {hint}") from None
+    except RecursionError:
+        raise Unreadable("bad_json", "The call is nested too deeply.") from None
+
+
+def _as_python(source: str, at: int) -> tuple[Any, int] | None:
+    """The object or list at a position, if it is one in Python's spelling."""
+    end = end_of(source, at) if source[at : at + 1] in ("{", "[") else None
+    if end is None:
+        return None
+    try:
+        body = tree(repaired(source[at:end], json_escapes=True)).body
+    except Unreadable:
+        return None
+    return (literal(body[0].value), end) if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+
+
+def tree(source: str) -> ast.Module:
+    """The syntax tree of Python text. Raises Unreadable for text that is none."""
+    if _CHAIN.search(source):
+        raise Unreadable("bad_call", "The arguments must be plain values.")
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        near = f" near {error.text.strip()[:40]!r}" if error.text else ""
+        raise Unreadable("bad_call", f"The call cannot be read: {error.msg}{near}.") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise Unreadable(
+            "bad_call", "The call cannot be read: it is nested too deeply or holds an endless number."
+        ) from None
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of a literal, tuples as lists."""
+    match node:
+        case ast.Constant(value=None | bool() | str() as value):
+            return value
+        case ast.Constant(value=int() | float() as value):
+            return number(value)
+        case ast.Name(id=name) if name in _WORDS:
+            return _WORDS[name]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)) if (
+            not isinstance(value, bool)
+        ):
+            return number(-value if isinstance(sign, ast.USub) else value)
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [literal(item) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            return pairs([(_key(key), literal(value)) for key, value in zip(keys, values, strict=True)])
+    raise Unreadable("bad_call", f"{_quoted(node)} is no plain value; write the value itself.")
+
+
+def _key(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise Unreadable("bad_call", f"The keys of an object must be text, not {_quoted(node) if node else '**'}.")
+
+
+def _quoted(node: ast.expr) -> str:
+    try:
+        return repr(ast.unparse(node)[:60])
+    except (RecursionError, ValueError):
+        return "An argument"
+
+
+def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its keys and values. Raises Unreadable for a key that occurs twice."""
+    value = dict(found)
+    if len(value) < len(found):
+        raise Unreadable("bad_json", "A key occurs twice in one object.")
+    return value
+
+
+def number(value: float) -> float:
+    """The number, if a record can hold it."""
+    if math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63:
+        return value
+    raise Unreadable("bad_json", f"A number is too large; at most {2**63 - 1} as a whole number.")
+
+
+def check(name: str, arguments: dict[str, Any]) -> None:
+    """Refuses what no record could hold: lone surrogates and bottomless nesting."""
+    if _depth(arguments) > MAX_DEPTH:
+        raise Unreadable("bad_call", f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels.")
+    try:
+        json.dumps([name, arguments], ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Unreadable("bad_json", "The call holds half of a surrogate pair.") from None
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return depth
+
+
+def end_of(source: str, at: int) -> int | None:
+    """Where the bracket that opens at a position is closed again (the position after it); None if it never is."""
+    depth = 0
+    for i, character, quote in _scan(source, at):
+        if quote:
+            continue
+        if character in _OPEN:
+            depth += 1
+        elif character in _CLOSE:
+            depth -= 1
+            if depth <= 0:
+                return i + 1
+    return None
+
+
+def repaired(source: str, *, json_escapes: bool = False) -> str:
+    """Python text in which real line breaks and stray backslashes inside quoted strings are escaped.
+
+    Text with a raw string is left as it is. With `json_escapes`, JSON's ``\\/`` is a slash.
+    """
+    parts: list[str] = []
+    characters = list(_scan(source, 0))
+    escaped = False
+    for (_, character, quote), (_, following, next_quote) in pairwise([*characters, (0, "", "")]):
+        if not quote and character in "rR" and next_quote == _MARK:
+            return source
+        if escaped or len(quote) != 1:
+            parts.append(character)
+            escaped = False
+        elif character == "\\":
+            escaped = following in _ESCAPES
+            parts.append("" if json_escapes and following == "/" else "\\" if escaped else "\\\\")
+        else:
+            parts.append(_CONTROL.get(character, character))
+    return "".join(parts)
+
+
+def _scan(source: str, at: int) -> Iterator[tuple[int, str, str]]:
+    """Position, character and the quotation mark of the string it is in ('' outside); an escaped mark ends no string."""
+    quote, escaped = "", False
+    i = at
+    while i < len(source):
+        character = source[i]
+        if not quote and character in "\"'":
+            quote = character * 3 if source.startswith(character * 3, i) else character
+            for step in range(len(quote)):
+                yield i + step, character, _MARK
+            i += len(quote)
+            continue
+        if quote and not escaped and source.startswith(quote, i):
+            for step in range(len(quote)):
+                yield i + step, character, _MARK
+            i += len(quote)
+            quote = ""
+            continue
+        yield i, character, quote
+        escaped = bool(quote) and character == "\\" and not escaped
+        i += 1
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20:
+        raise Unreadable("bad_json", f"The number {text[:20]}… is too large.")
+    return number(int(text))
+
+
+def _float(text: str) -> float:
+    return number(float(text))
+
+
+def _constant(text: str) -> None:
+    raise Unreadable("bad_json", f"{text} is not a JSON value.")
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=pairs, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=False
+)

@@ -1,0 +1,251 @@
+"""BFCL's own file formats: questions, answers and results, written from tasks and rollouts, and tasks read from them.
+
+    DIR/data/BFCL_v4_multi_turn_coevolve.json                     questions of synthetic tasks, one a line
+    DIR/data/possible_answer/BFCL_v4_multi_turn_coevolve.json     their solutions as call strings
+    DIR/result/coevolve-0/multi_turn/BFCL_v4_CATEGORY_result.json results; a second rollout of a task is in coevolve-1, and so on
+
+DIR is what the package calls BFCL_PROJECT_ROOT. Official tasks keep their id and category and are not copied; a synthetic one is
+`multi_turn_coevolve_N`. A result is, turn by turn and reply by reply, the calls ``[{"name": "<arguments as JSON>"}]`` as an
+OpenAI handler records them, or the text. An episode that ended otherwise than by handing back its last turn has fewer turns,
+which the official evaluation calls force-terminated.
+
+`Misread` says why a rollout has no faithful result: the official code builds a line of Python from every call and evaluates it,
+so names that would resolve there, and texts that it would rewrite, must not reach it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coevolve import jsonl
+from coevolve.agents.action_calls import from_python
+from coevolve.agents.action_values import Unreadable
+from coevolve.environments.protocol import Tool
+from coevolve.errors import BadInput, UsageError
+from coevolve.records import Call, Rollout, Start, Step, Task, Verifier, task_id
+
+VERSION = "BFCL_v4"
+OWN = "multi_turn_coevolve"
+MODEL = "coevolve"
+
+_OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
+_BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
+"""What the official executor takes for the name of a function, wherever it stands (`_process_method_calls`)."""
+_THERE = {*dir(builtins), "copy", "importlib", "inspect", "json", "re", "execute_multi_turn_func_call"}
+"""Names that mean something where the official executor evaluates a call."""
+_NEVER_RUN = {"too_large"}
+"""Errors of calls that the environment refused and the official executor would run for minutes."""
+
+
+class Misread(Exception):
+    """The official code would not read this rollout as it was."""
+
+
+class Question(msgspec.Struct):
+    """A line of a question file. `function`, which the package's loader adds, and other fields are not read."""
+
+    id: str
+    question: list[list[dict[str, str]]]
+    initial_config: dict[str, Any]
+    path: list[str]
+    involved_classes: list[str]
+
+
+class Answer(msgspec.Struct):
+    id: str
+    ground_truth: list[list[str]]
+
+
+class Names:
+    """The id that each task has in BFCL's files, official or counted."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, Task] = {}
+        """Id → synthetic task."""
+        self._ids: dict[str, str] = {}
+
+    def of(self, task: Task) -> str:
+        """Raises UsageError for a task of another environment."""
+        if task.start.name and _OFFICIAL.fullmatch(task.start.name) and task.verifier.kind == "official":
+            return task.start.name
+        config = task.start.config
+        if not config or not isinstance(config.get("classes"), list):
+            raise UsageError(f"task {task.id} has no BFCL start state (environment {task.env})")
+        if task.id not in self._ids:
+            name = f"{OWN}_{len(self._ids)}"
+            self._ids[task.id], self.own[name] = name, task
+        return self._ids[task.id]
+
+
+def category(name: str) -> str:
+    """The category that an id belongs to."""
+    return name.rpartition("_")[0]
+
+
+def question(name: str, task: Task, tools: Mapping[str, Tool]) -> Question:
+    config = task.start.config or {}
+    calls = [call for turn in task.solution for call in turn if isinstance(call, Call)]
+    return Question(
+        id=name,
+        question=[[{"role": "user", "content": text}] for text in task.query],
+        initial_config=config.get("state", {}),
+        path=[f"{tools[c.tool].app}.{c.tool}" if c.tool in tools else c.tool for c in calls],
+        involved_classes=config["classes"],
+    )
+
+
+def answer(name: str, task: Task) -> Answer:
+    """Raises UsageError for a solution that is code."""
+    if any(isinstance(action, str) for turn in task.solution for action in turn):
+        raise UsageError(f"task {task.id}: its solution is no list of calls")
+    return Answer(name, [[to_python(call) for call in turn] for turn in task.solution])
+
+
+def to_python(call: Call) -> str:
+    """The call as BFCL writes it in answers."""
+    return f"{call.tool}({','.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+
+def result(name: str, rollout: Rollout, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """A line of a result file. Raises Misread."""
+    if rollout.stop_reason == "env_error":
+        raise Misread("the episode was lost to the infrastructure")
+    functions = _functions(rollout.task, tools)
+    for step in rollout.steps:
+        if reason := misread(step, functions):
+            raise Misread(reason)
+    return {"id": name, "result": _turns(rollout)}
+
+
+def _functions(task: Task | None, tools: Mapping[str, Tool]) -> set[str]:
+    """Names of the functions that the task's classes have; of all classes where the task does not say which it has."""
+    named = ((task.start.config or {}).get("classes") or task.tags) if task else []
+    apps = {tool.app for tool in tools.values()} & set(named)
+    return {name for name, tool in tools.items() if not apps or tool.app in apps}
+
+
+def misread(step: Step, functions: set[str]) -> str:
+    """Why the official code would not do what this step did; empty if it would."""
+    call = step.action
+    if isinstance(call, str):
+        return ""
+    odd = [name for name in (call.tool, *call.arguments) if not name.isidentifier() or keyword.iskeyword(name)]
+    if odd:
+        return f"{odd[0][:60]!r} is no name, and would be evaluated"
+    if call.tool not in functions and (
+        call.tool in _THERE or call.tool.startswith("_") or call.tool.endswith("_instance")
+    ):
+        return f"{call.tool} is none of the tools, but means something to the official executor"
+    if step.error in _NEVER_RUN:
+        return f"{call.tool} was refused here ({step.error}) and would be run there"
+    for match in _BEFORE_BRACKET.finditer(to_python(call), len(call.tool)):
+        if match[1] in functions:
+            return f"the text {match[0]}( in an argument of {call.tool} would be rewritten"
+    return ""
+
+
+def _turns(rollout: Rollout) -> list[list[Any]]:
+    """Per turn that was handed back, what each reply was: calls or text."""
+    replies: dict[int | None, list[Step]] = {}
+    for step in rollout.steps:
+        replies.setdefault(step.message, []).append(step)
+    if rollout.steps and not rollout.messages:
+        raise Misread("the record has no messages")
+    turns: list[list[Any]] = []
+    turn: list[Any] = []
+    last = max((i for i, m in enumerate(rollout.messages) if m["role"] == "assistant"), default=-1)
+    for i, message in enumerate(rollout.messages):
+        if message["role"] != "assistant":
+            continue
+        calls = [step.action for step in replies.get(i, []) if isinstance(step.action, Call)]
+        turn.append([{c.tool: json.dumps(c.arguments)} for c in calls] or message.get("content") or "")
+        cut = i == last and rollout.stop_reason != "done"
+        if i not in replies and not cut:
+            turns.append(turn)
+            turn = []
+    return turns
+
+
+def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> int:
+    """Writes the questions and answers of the synthetic tasks that `names` has met; returns how many."""
+    own = sorted(names.own.items(), key=lambda item: int(item[0].rpartition("_")[2]))
+    if own:
+        _write(questions_file(directory), (question(name, task, tools) for name, task in own))
+        _write(answers_file(directory), (answer(name, task) for name, task in own))
+    return len(own)
+
+
+def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Writes results; returns the model folder that each went to. One folder holds an id once."""
+    placed: list[tuple[str, dict[str, Any]]] = []
+    files: dict[Path, list[dict[str, Any]]] = {}
+    seen: dict[str, int] = {}
+    for entry in entries:
+        number = seen[entry["id"]] = seen.get(entry["id"], -1) + 1
+        model = f"{MODEL}-{number}"
+        placed.append((model, entry))
+        files.setdefault(results_file(directory, model, category(entry["id"])), []).append(entry)
+    for file, lines in files.items():
+        _write(file, lines)
+    return placed
+
+
+def _write(file: Path, lines: Iterable[Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    jsonl.write(file, lines)
+
+
+def questions_file(directory: Path) -> Path:
+    return directory / "data" / f"{VERSION}_{OWN}.json"
+
+
+def answers_file(directory: Path) -> Path:
+    return directory / "data" / "possible_answer" / f"{VERSION}_{OWN}.json"
+
+
+def results_file(directory: Path, model: str, category_: str) -> Path:
+    return directory / "result" / model / "multi_turn" / f"{VERSION}_{category_}_result.json"
+
+
+def scores_file(directory: Path, model: str, category_: str) -> Path:
+    return directory / "score" / model / "multi_turn" / f"{VERSION}_{category_}_score.json"
+
+
+def read_tasks(questions: str, answers: str, tools: Mapping[str, Tool], env_version: str = "") -> Iterator[Task]:
+    """Tasks of a question file and its answer file, whoever made them. Raises BadInput for what is no task."""
+    solutions = {line.record.id: line for line in jsonl.read([answers], Answer)}
+    for line in jsonl.read([questions], Question):
+        entry = line.record
+        if entry.id not in solutions:
+            raise BadInput(line.where, line.number, f"no answer for {entry.id} in {answers}")
+        solved = solutions[entry.id]
+        try:
+            solution = [[_one(text, tools) for text in turn] for turn in solved.record.ground_truth]
+        except Unreadable as error:
+            raise BadInput(solved.where, solved.number, str(error)) from None
+        query = ["\n".join(message["content"] for message in turn) for turn in entry.question]
+        start = Start(config={"classes": entry.involved_classes, "state": entry.initial_config})
+        yield Task(
+            id=task_id("bfcl", start, query, solution, Verifier()),
+            env="bfcl",
+            env_version=env_version,
+            tags=list(entry.involved_classes),
+            query=query,
+            solution=solution,
+            start=start,
+        )
+
+
+def _one(text: str, tools: Mapping[str, Tool]) -> Call:
+    calls = from_python(text, tools)
+    if len(calls) != 1:
+        raise Unreadable("bad_call", f"not one call: {text[:80]}")
+    return calls[0]

@@ -1,0 +1,237 @@
+"""Models at a server, for one run of a stage: every call goes through the journal, the budget and a limit of concurrency.
+
+    with Models("explore", Options(base_url="http://localhost:8000/v1")) as models:
+        for found in models.each(contexts, explore_one):      # explore_one is a coroutine function: await models.chat(…)
+            ...
+
+A question that the journal answers costs nothing. The same question asked twice at a time is one call. When an error or a
+budget ends the stage, calls in flight are let finish, for one attempt's time at most, and are kept; an interrupt cuts
+them off. `each` runs on an event loop of its own that stands still between two results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from coevolve.errors import CoevolveError
+from coevolve.models import structured
+from coevolve.models.call_journal import Asked, CallJournal, Entry
+from coevolve.models.chat import BadReply, Rejected, Reply, Request
+from coevolve.models.openai_chat import ChatClient
+from coevolve.models.spending import Limits, Spending, Totals, read_prices
+from coevolve.runs import home
+
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
+AHEAD = 8
+"""Results that may wait for an earlier one, as a multiple of the width."""
+
+
+class Options(Struct, frozen=True):
+    """How models are reached and what they may cost."""
+
+    base_url: str | None = None
+    """None: OPENAI_BASE_URL, else OpenAI's."""
+    concurrency: int = 16
+    """Calls in flight, by model."""
+    timeout: float = 600.0
+    """Seconds, of one attempt."""
+    journal: str | None = None
+    """None: $COEVOLVE_HOME/journal."""
+    offline: bool = False
+    """Answers come from the journal only; what it lacks is an error."""
+    prices: str | None = None
+    """A file, see `spending`."""
+    limits: Limits = Limits()
+    extra: dict[str, Any] = {}
+    """Further fields of every request."""
+
+
+class Models:
+    """`stage` names the totals."""
+
+    def __init__(self, stage: str, options: Options = Options()):
+        self.options = options
+        self.spending = Spending(stage, options.limits, read_prices(options.prices) if options.prices else None)
+        self.kept: int | None = None
+        """Set by the stage at its end: the records it wrote."""
+        self._journal = CallJournal(options.journal or home() / "journal", writes=not options.offline)
+        self._client = None if options.offline else ChatClient(options.base_url, options.timeout)
+        self._runner = asyncio.Runner()
+        self._asking: dict[str, asyncio.Task[Reply]] = {}
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._closing = False
+
+    def __enter__(self) -> Models:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close(finish=kind is None or issubclass(kind, Exception))
+
+    def close(self, finish: bool = True) -> None:
+        """Ends the client and the loop; `finish` waits for calls in flight and keeps their answers."""
+        if not self._closing:
+            self._closing = True
+            try:
+                self._runner.run(self._close(finish))
+            finally:
+                self._runner.close()
+                self._journal.close()
+
+    async def _close(self, finish: bool) -> None:
+        flying = list(self._asking.values())
+        if flying and finish:
+            await asyncio.wait(flying, timeout=self.options.timeout)
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*flying, return_exceptions=True)
+        if self._client:
+            await self._client.close()
+
+    def totals(self) -> list[Totals]:
+        """By model; `kept` is the stage's."""
+        return [msgspec.structs.replace(totals, kept=self.kept) for totals in self.spending.all()]
+
+    async def chat(self, request: Request) -> Reply:
+        """The reply, from the journal or the server. Raises BadReply, Full, Unreachable, BudgetReached, CoevolveError."""
+        if self.options.extra:
+            request = msgspec.structs.replace(request, extra=self.options.extra | request.extra)
+        key = request.key()
+        task = self._asking.get(key)
+        if task is None:
+            found = self._find(key, request.model)
+            if found:
+                return found
+            if self.options.offline:
+                raise CoevolveError(
+                    f"{self._journal.directory}: --offline, and no answer to request {key}: {request.describe()}"
+                )
+            task = self._asking[key] = asyncio.create_task(self._ask(key, request))
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    async def ask(self, request: Request, type_: type[T]) -> T:
+        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason. Raises Rejected too."""
+        totals = self.spending.of(request.model)
+        request = msgspec.structs.replace(request, schema=structured.response_schema(type_))
+        reply = await self.chat(request)
+        decoded = structured.decode(reply, type_)
+        if decoded.reason:
+            totals.reasked += 1
+            messages = structured.again(request.messages, reply, decoded.reason)
+            reply = await self.chat(msgspec.structs.replace(request, messages=messages))
+            decoded = structured.decode(reply, type_)
+        if decoded.reason:
+            totals.rejected += 1
+            raise Rejected(decoded.reason, reply.text)
+        totals.repaired += decoded.repaired
+        return decoded.value
+
+    def each(self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None) -> Iterator[B]:
+        """`function` of every item, `width` (default: the concurrency) at a time, in the order of the items.
+
+        The first failure of an item, in that order, is raised in its place; the others that run are cancelled.
+        """
+        lane = _Lane(items, function, width or self.options.concurrency)
+        try:
+            while self._runner.run(lane.front()):
+                yield lane.take()
+        finally:
+            if not self._closing:
+                self._runner.run(lane.cancel())
+
+    def _find(self, key: str, model: str) -> Reply | None:
+        entry = self._journal.get(key)
+        if entry is None:
+            return None
+        self.spending.of(model).reused.add(entry.reply, entry.seconds, entry.retries, entry.cost)
+        return entry.reply
+
+    async def _ask(self, key: str, request: Request) -> Reply:
+        slot = self._slots.setdefault(request.model, asyncio.Semaphore(self.options.concurrency))
+        async with slot, self._journal.asking(key):
+            found = self._find(key, request.model)  # another process may have asked meanwhile
+            if found:
+                return found
+            if self._closing:
+                raise asyncio.CancelledError
+            self.spending.begin(request.model)
+            return await self._call(key, request)
+
+    async def _call(self, key: str, request: Request) -> Reply:
+        totals = self.spending.of(request.model)
+        try:
+            reply, retries, seconds = await self._client.complete(request)
+        except BadReply:
+            totals.bad += 1
+            raise
+        cost = self.spending.price(request.model, reply)
+        last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
+        asked = Asked(request.model, request.prompt_version, request.sample, len(request.messages), last)
+        entry = Entry(stage=self.spending.stage, asked=asked, reply=reply, seconds=seconds, retries=retries, cost=cost)
+        self._journal.put(key, entry)
+        totals.paid.add(reply, seconds, retries, cost)
+        return reply
+
+    def _done(self, key: str, task: asyncio.Task[Reply]) -> None:
+        del self._asking[key]
+        if not task.cancelled():
+            task.exception()  # whoever asked has it, unless they were cancelled
+
+
+class _Lane:
+    """Items on their way through a coroutine function: `width` run, finished ones wait for their turn."""
+
+    def __init__(self, items: Iterable[Any], function: Callable[[Any], Awaitable[Any]], width: int):
+        self._source, self._function, self._width = iter(items), function, width
+        self._running = 0
+        self._queue: deque[asyncio.Task[Any]] = deque()
+        self._moved = asyncio.Event()
+        self._exhausted = False
+
+    async def front(self) -> bool:
+        """Waits until the first item is done; False when there is none left."""
+        while True:
+            if not self._failed():
+                self._fill()
+            if not self._queue or self._queue[0].done():
+                return bool(self._queue)
+            self._moved.clear()
+            await self._moved.wait()
+
+    def _failed(self) -> bool:
+        """The next result is an exception: nothing more is begun."""
+        return bool(self._queue) and self._queue[0].done() and self._queue[0].exception() is not None
+
+    def take(self) -> Any:
+        return self._queue.popleft().result()
+
+    async def cancel(self) -> None:
+        for task in self._queue:
+            task.cancel()
+        await asyncio.gather(*self._queue, return_exceptions=True)
+
+    def _fill(self) -> None:
+        while not self._exhausted and self._running < self._width and len(self._queue) < AHEAD * self._width:
+            try:
+                item = next(self._source)
+            except StopIteration:
+                self._exhausted = True
+                return
+            task = asyncio.ensure_future(self._function(item))
+            task.add_done_callback(self._finished)
+            self._queue.append(task)
+            self._running += 1
+
+    def _finished(self, _: object) -> None:
+        self._running -= 1
+        self._moved.set()

@@ -1,0 +1,166 @@
+"""What the calls of one command took, and where they have to stop.
+
+`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid now and for answers found
+in the journal. `check` raises BudgetReached before a call that a limit forbids: calls in flight at that moment are finished
+and kept, so tokens and cost may end above their limit by what was in flight. A rerun starts a budget of its own and pays
+only what the journal lacks.
+
+Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million tokens, in any currency;
+`cached` defaults to `prompt`. A model that is not in it has cost null, never 0.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from coevolve.errors import BudgetReached, UsageError
+from coevolve.models.chat import Reply
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """Per million tokens."""
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+    def of(self, reply: Reply) -> float:
+        used = reply.usage
+        cached = self.prompt if self.cached is None else self.cached
+        fresh = used.prompt_tokens - reply.cached_tokens
+        return (fresh * self.prompt + reply.cached_tokens * cached + used.completion_tokens * self.completion) / 1e6
+
+
+def read_prices(path: str) -> dict[str, Price]:
+    """Model → price. Raises UsageError with the file and what is wrong in it."""
+    try:
+        text = Path(path).read_bytes()
+        table = msgspec.json.decode(text) if path.endswith(".json") else tomllib.loads(text.decode())
+        return msgspec.convert(table, dict[str, Price])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{path}: no price table ({{model: {{prompt, completion, cached}}}}): {error}") from error
+
+
+class Spent(Struct):
+    """Sums over calls; `cost` is None as soon as one call's is unknown, and for calls without price table."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    cost: float | None = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, reply: Reply, seconds: float, retries: int, cost: float | None) -> None:
+        self.calls += 1
+        self.prompt_tokens += reply.usage.prompt_tokens
+        self.cached_tokens += reply.cached_tokens
+        self.completion_tokens += reply.usage.completion_tokens
+        self.retries += retries
+        self.seconds = round(self.seconds + seconds, 3)
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+
+class Totals(Struct):
+    """Of one stage and model."""
+
+    stage: str
+    model: str
+    paid: Spent
+    reused: Spent
+    """Answers that the journal had: paid by an earlier run."""
+    bad: int = 0
+    """Answers without content; a rerun asks again."""
+    repaired: int = 0
+    """Structured answers whose JSON had to be repaired."""
+    reasked: int = 0
+    """Structured answers that were wrong the first time."""
+    rejected: int = 0
+    """… and wrong again."""
+    kept: int | None = None
+    """Records that the stage wrote."""
+
+    def line(self) -> str:
+        """For stderr."""
+        parts = [f"{self.paid.calls} calls", f"{self.reused.calls} from the journal", _tokens(self.paid)]
+        if self.paid.calls:
+            parts.append(f"{self.paid.seconds / self.paid.calls:.2g} s a call")
+        parts += [f"{n} {name}" for name, n in self._exceptions().items() if n]
+        if self.paid.calls and self.paid.cost is not None:
+            parts.append(f"cost {self.paid.cost:.4g}")
+        if self.kept:
+            parts.append(self._per_record())
+        return f"{self.stage}: model {self.model}: " + ", ".join(parts)
+
+    def _exceptions(self) -> dict[str, int]:
+        retries, names = self.paid.retries, ("reasked", "repaired", "rejected")
+        return {"retries": retries, **{n: getattr(self, n) for n in names}, "empty or broken": self.bad}
+
+    def _per_record(self) -> str:
+        """The journal's part included: what the records cost, whenever it was paid."""
+        costs = [spent.cost for spent in (self.paid, self.reused)]
+        calls = (self.paid.calls + self.reused.calls) / self.kept
+        tokens = (self.paid.tokens + self.reused.tokens) / self.kept
+        cost = "" if None in costs else f", cost {sum(costs) / self.kept:.4g}"
+        return f"per record written {calls:.3g} calls, {tokens:.0f} tokens{cost}"
+
+
+def _tokens(spent: Spent) -> str:
+    cached = f" ({spent.cached_tokens} cached)" if spent.cached_tokens else ""
+    return f"{spent.prompt_tokens}{cached} + {spent.completion_tokens} tokens"
+
+
+class Limits(Struct, frozen=True):
+    """Of the calls that one command pays; None: no limit."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+
+class Spending:
+    def __init__(self, stage: str, limits: Limits = Limits(), prices: dict[str, Price] | None = None):
+        self.stage, self._limits, self._prices = stage, limits, prices or {}
+        self.started = 0
+        """Calls begun: what --max-calls counts."""
+        self._totals: dict[str, Totals] = {}
+
+    def of(self, model: str) -> Totals:
+        if model not in self._totals:
+            self._totals[model] = Totals(self.stage, model, Spent(), Spent())
+        return self._totals[model]
+
+    def all(self) -> list[Totals]:
+        return [self._totals[model] for model in sorted(self._totals)]
+
+    def price(self, model: str, reply: Reply) -> float | None:
+        return self._prices[model].of(reply) if model in self._prices else None
+
+    def begin(self, model: str) -> None:
+        """Before every call that is paid. Raises BudgetReached, or UsageError where --max-cost has no price to go by."""
+        if self._limits.cost is not None and model not in self._prices:
+            raise UsageError(f"--max-cost needs the price of {model} in --prices")
+        spent = [totals.paid for totals in self._totals.values()]
+        used = {
+            "calls": self.started,
+            "tokens": sum(s.tokens for s in spent),
+            "cost": sum(s.cost or 0.0 for s in spent),
+        }
+        for name, value in used.items():
+            limit = getattr(self._limits, name)
+            if limit is not None and value >= limit:
+                raise BudgetReached(
+                    f"--max-{name} {limit:g} reached; what was paid is in the journal, and a rerun goes on from it"
+                )
+        self.started += 1

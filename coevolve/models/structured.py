@@ -1,0 +1,82 @@
+"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that type or a reason why not.
+
+Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text that is no JSON goes through
+json-repair (fences, prose around it, a missing bracket), which the caller counts; JSON of the wrong shape never does, and a
+reply that was cut off isn't mended into something that looks whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from coevolve.errors import MissingDependency
+from coevolve.models.chat import Message, Reply
+
+T = TypeVar("T")
+
+AGAIN = "This is not the answer that was asked for: {reason}. Answer again, with one JSON object and nothing around it."
+
+
+class Decoded(NamedTuple):
+    value: Any = None
+    reason: str | None = None
+    """Why there is no value."""
+    repaired: bool = False
+
+
+def response_schema(type_: type) -> dict[str, Any]:
+    """`json_schema` of the API's response format; `strict` where the schema has no free-form object, which strict forbids."""
+    (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    closed = all([_close(schema), *map(_close, components.values())])
+    whole = {**schema, **({"$defs": components} if components else {})}
+    return {"name": type_.__name__.strip("_") or "Answer", "schema": whole, "strict": closed}
+
+
+def _close(schema: dict[str, Any]) -> bool:
+    """Demands every property and no other, as strict mode does; False where an object takes any property."""
+    schema.pop("default", None)
+    closed = True
+    if "properties" in schema:
+        schema["required"] = list(schema["properties"])
+        schema["additionalProperties"] = False
+    elif schema.get("type") == "object" or not schema:
+        closed = False
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", []), schema.get("items")]
+    return all([closed, *(_close(part) for part in inner if isinstance(part, dict))])
+
+
+def decode(reply: Reply, type_: type) -> Decoded:
+    """The reply's text as a value of the type. Raises MissingDependency where a repair would need json-repair."""
+    if reply.truncated:
+        return Decoded(reason="it was cut off by the token limit")
+    text = reply.text.strip()
+    if not text:
+        return Decoded(reason="it holds a tool call and no text")
+    try:
+        return Decoded(msgspec.json.decode(text, type=type_))
+    except msgspec.ValidationError as error:
+        return Decoded(reason=str(error))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _repaired(text, type_)
+
+
+def _repaired(text: str, type_: type) -> Decoded:
+    try:
+        import json_repair
+    except ImportError as error:
+        raise MissingDependency("json-repair (an answer is no JSON)", "pip install 'coevolve[models]'") from error
+    try:
+        value = json_repair.loads(text)
+        return Decoded(msgspec.convert(value, type_), repaired=True) if value != "" else Decoded(reason="it is no JSON")
+    except msgspec.ValidationError as error:
+        return Decoded(reason=str(error), repaired=True)
+    except (ValueError, RecursionError) as error:
+        return Decoded(reason=f"it is no JSON: {error}")
+
+
+def again(messages: list[Message], reply: Reply, reason: str) -> list[Message]:
+    """The conversation that shows the model its mistake."""
+    said = {"role": "assistant", "content": reply.text or "(no text)"}
+    return [*messages, said, {"role": "user", "content": AGAIN.format(reason=reason)}]

@@ -1,0 +1,328 @@
+"""Calls over a real socket: the journal, the budget, concurrency, and a server that misbehaves in every way it can."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
+from coevolve.models.chat import BadReply, Full, Rejected, Request
+from coevolve.models.service import Models, Options
+from coevolve.models.spending import Limits
+from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
+
+
+def question(text: object, **options) -> Request:
+    return Request(model="m", messages=[{"role": "user", "content": str(text)}], **options)
+
+
+def echo(request: dict) -> str:
+    return f"you said {request['messages'][-1]['content']}"
+
+
+def ask_all(models: Models, texts) -> list[str]:
+    async def one(text):
+        return (await models.chat(question(text))).text
+
+    return list(models.each(texts, one))
+
+
+@pytest.fixture
+def journal(tmp_path) -> str:
+    return str(tmp_path / "journal")
+
+
+def test_a_rerun_calls_nothing(journal):
+    """The second run has the same answers, in order, and no call; a third one, offline, needs no server."""
+    with ScriptedServer(echo) as server:
+        for run in range(2):
+            with Models("s", Options(base_url=server.url, journal=journal)) as models:
+                assert ask_all(models, range(20)) == [f"you said {i}" for i in range(20)]
+                (totals,) = models.totals()
+            assert (totals.paid.calls, totals.reused.calls) == ((20, 0), (0, 20))[run]
+        assert len(server.requests) == 20
+    with Models("s", Options(journal=journal, offline=True)) as models:
+        assert ask_all(models, range(20)) == [f"you said {i}" for i in range(20)]
+
+
+def test_offline_names_what_is_missing(tmp_path):
+    """A question that the cassette lacks is an error that says which; nothing is created."""
+    with Models("s", Options(journal=str(tmp_path / "none"), offline=True)) as models:
+        with pytest.raises(CoevolveError, match=r"--offline.*model m, prompt v7, sample 2.*what now") as caught:
+            next(models.each([question("what\nnow", sample=2, prompt_version="v7")], models.chat))
+        assert question("what\nnow", sample=2, prompt_version="v7").key() in str(caught.value)
+    assert not (tmp_path / "none").exists()
+
+
+def test_samples_are_calls_of_their_own_and_twins_are_one(journal):
+    """Two samples are two calls; the same question twice at a time is one."""
+    with (
+        ScriptedServer(echo, latency=0.05) as server,
+        Models("s", Options(base_url=server.url, journal=journal)) as models,
+    ):
+        list(models.each([question("a"), question("a", sample=1), question("a"), question("a", sample=1)], models.chat))
+        assert len(server.requests) == 2
+
+
+def test_results_come_in_order_and_the_width_holds(journal):
+    """However long each takes, results keep the order of the items, and no more than the limit are in flight."""
+    now, most, lock = 0, 0, threading.Lock()
+
+    def answer(request):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.05 if int(request["messages"][-1]["content"]) % 5 == 0 else 0.005)
+        with lock:
+            now -= 1
+        return echo(request)
+
+    with ScriptedServer(answer) as server:
+        with Models("s", Options(base_url=server.url, journal=journal, concurrency=4)) as models:
+
+            async def one(text):
+                return (await models.chat(question(text))).text
+
+            assert list(models.each(range(40), one, width=20)) == [f"you said {i}" for i in range(40)]
+    assert most == 4
+
+
+@pytest.mark.parametrize("fault", [TOO_MANY, BROKEN, CUT, Fault(hang=1.0)], ids=["429", "500", "cut", "hang"])
+def test_passing_faults_are_retried_by_the_client(journal, fault):
+    """Too many requests, an internal error, a connection cut in the middle, a hang: the right answers, one retry each."""
+    with ScriptedServer(echo, {1: fault, 4: fault}) as server:
+        with Models("s", Options(base_url=server.url, journal=journal, timeout=0.4)) as models:
+            began = time.monotonic()
+            assert ask_all(models, range(6)) == [f"you said {i}" for i in range(6)]
+            took = time.monotonic() - began
+        (totals,) = models.totals()
+    assert (totals.paid.calls, totals.paid.retries, len(server.requests)) == (6, 2, 8)
+    assert fault is not TOO_MANY or took >= 0.2  # Retry-After
+
+
+@pytest.mark.parametrize("fault", [HALF, NO_CHOICE, EMPTY], ids=["half", "no choice", "empty"])
+def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
+    """An answer without content is an error; the others are kept, and the rerun pays for the missing one only."""
+
+    async def one(models, text):
+        try:
+            return (await models.chat(question(text))).text
+        except BadReply as error:
+            return error
+
+    with ScriptedServer(echo, {2: fault}) as server:
+        options = Options(base_url=server.url, journal=journal, concurrency=1)
+        with Models("s", options) as models:
+            found = list(models.each(range(5), lambda text: one(models, text)))
+            assert [isinstance(f, BadReply) for f in found] == [False, False, True, False, False]
+            assert models.totals()[0].bad == 1 and models.totals()[0].paid.calls == 4
+        with Models("s", options) as models:
+            assert ask_all(models, range(5)) == [f"you said {i}" for i in range(5)]
+            assert models.totals()[0].paid.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "says"),
+    [
+        (Fault(401), Unreachable, "OPENAI_API_KEY"),
+        (Fault(503, {"retry-after-ms": "1"}), Unreachable, "after 4 retries: HTTP 503"),
+        (Fault(422), CoevolveError, "refuses the request"),
+        (Fault(400, message="maximum context length is 3"), Full, "context"),
+    ],
+)
+def test_lasting_faults_end_the_stage(journal, monkeypatch, fault, error, says):
+    """One line, without the key that the server echoes; what was answered before is kept."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    with ScriptedServer(echo, {n: fault for n in range(1, 99)}) as server:
+        options = Options(base_url=server.url, journal=journal, concurrency=1)
+        with pytest.raises(error, match=says) as caught, Models("s", options) as models:
+            ask_all(models, range(5))
+        assert "planted" not in str(caught.value) and "\n" not in str(caught.value)
+        server.faults = {}
+        with Models("s", options) as models:
+            ask_all(models, range(5))
+            assert models.totals()[0].paid.calls == 4
+
+
+def test_no_server():
+    """Nobody listens: unreachable, and no word about the password in the address."""
+    with pytest.raises(Unreachable, match="no answer from model m") as caught:
+        with Models("s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")) as models:
+            models._client._client.max_retries = 0
+            ask_all(models, [1])
+    assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limits", [Limits(calls=3), Limits(tokens=20), Limits(cost=0.02)], ids=["calls", "tokens", "cost"])  # fmt: skip
+def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
+    """A limit stops before the next call, keeps what is in flight, and a rerun goes on from there."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\ncached = 0\n")
+    with ScriptedServer(echo, latency=0.05) as server:
+        options = Options(base_url=server.url, journal=journal, concurrency=2, limits=limits, prices=str(prices))
+        reached = 0
+        while reached < 20:
+            try:
+                with Models("s", options) as models:
+                    assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
+                    break
+            except BudgetReached as error:
+                assert "reached" in str(error)
+                reached += 1
+        (totals,) = models.totals()
+        assert 1 <= reached < 8 and len(server.requests) == server.answered == 8
+        assert totals.paid.calls + totals.reused.calls == 8
+        assert totals.reused.cost > 0
+
+
+def test_a_cost_limit_needs_a_price(journal, tmp_path):
+    """Without the model's price nothing is paid; a broken table says what is wrong with it."""
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"other": {"prompt": 1, "completion": 1}}')
+    with ScriptedServer(echo) as server:
+        options = Options(base_url=server.url, journal=journal, limits=Limits(cost=1.0), prices=str(prices))
+        with pytest.raises(UsageError, match="price of m"), Models("s", options) as models:
+            ask_all(models, [1])
+        assert not server.requests
+    prices.write_text('{"m": {"promt": 1, "completion": 1}}')
+    with pytest.raises(UsageError, match="price table"):
+        Models("s", options)
+
+
+def test_cost_is_null_without_a_table(journal):
+    """No price, no figure."""
+    with ScriptedServer(echo) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+        ask_all(models, [1])
+        models.kept = 2
+        (totals,) = models.totals()
+        assert totals.paid.cost is None and "cost" not in totals.line()
+        assert "per record written 0.5 calls" in totals.line()
+
+
+class Idea(msgspec.Struct):
+    query: str
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def test_structured_answers(journal):
+    """A good answer costs one call, a bad one two and shows the model its error, a twice bad one is refused with its reply."""
+
+    def answer(request):
+        first, last = request["messages"][0]["content"], request["messages"][-1]["content"]
+        corrected = last != first and "missing required field `confidence`" in last
+        good = '{"query": "q", "confidence": 0.5}'
+        if first == "good" or (first == "second" and corrected):
+            return good
+        return "```\n" + good + "\n```" if first == "fenced" else '{"query": "q"}'
+
+    async def one(models, text):
+        try:
+            return await models.ask(question(text), Idea)
+        except Rejected as error:
+            return error
+
+    with ScriptedServer(answer) as server:
+        for _ in range(2):  # from the journal all goes the same way
+            with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+                texts = ["good", "fenced", "second", "bad"]
+                *ideas, rejected = models.each(texts, lambda text: one(models, text))
+            assert ideas == [Idea("q", 0.5)] * 3
+            assert "confidence" in rejected.reason and rejected.reply == '{"query": "q"}'
+            (totals,) = models.totals()
+            assert (totals.repaired, totals.reasked, totals.rejected) == (1, 2, 1)
+        assert len(server.requests) == 6
+        assert server.requests[0]["response_format"]["json_schema"]["name"] == "Idea"
+
+
+def test_a_server_without_structured_answers(journal):
+    """It refuses response_format once, and is asked without from then on."""
+
+    def answer(request):
+        if "response_format" in request:
+            return Fault(400, message="response_format is not supported")
+        return '{"query": "q", "confidence": 0.5}'
+
+    with ScriptedServer(answer) as server:
+        with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+            asked = list(models.each(["a", "b"], lambda text: models.ask(question(text), Idea)))
+        assert asked == [Idea("q", 0.5)] * 2
+        assert ["response_format" in r for r in server.requests] == [True, False, False]
+
+
+def test_extra_fields_reach_the_server_and_the_key(journal):
+    """`--request-extra` adds fields, takes away with null, and makes another call of it."""
+    request = question("x", temperature=0.5, max_tokens=7)
+    extra = {"temperature": None, "reasoning_effort": "low"}
+    with ScriptedServer(echo) as server:
+        for more in ({}, extra):
+            with Models("s", Options(base_url=server.url, journal=journal, extra=more)) as models:
+                next(models.each([request], models.chat))
+        assert [r.get("temperature") for r in server.requests] == [0.5, None]
+        assert server.requests[1]["reasoning_effort"] == "low" and server.requests[1]["max_tokens"] == 7
+
+
+def _other(url: str, journal: str, wait) -> None:
+    wait.wait()
+    with Models("s", Options(base_url=url, journal=journal)) as models:
+        ask_all(models, range(10))
+
+
+def test_two_processes_pay_once(journal):
+    """Both ask the same at the same time: each question is one call, the second process waits for the answer."""
+    spawn = multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(2)
+    with ScriptedServer(echo, latency=0.2) as server:
+        both = [spawn.Process(target=_other, args=(server.url, journal, barrier)) for _ in range(2)]
+        for process in both:
+            process.start()
+        for process in both:
+            process.join()
+        assert [p.exitcode for p in both] == [0, 0]
+        assert len(server.requests) == 10
+
+
+def test_a_damaged_answer_is_asked_again(journal, capsys):
+    """A file that a power cut emptied is a miss, said on stderr."""
+    with ScriptedServer(echo) as server:
+        options = Options(base_url=server.url, journal=journal)
+        with Models("s", options) as models:
+            ask_all(models, [1])
+        (path,) = Path(journal).glob("*/*.json")
+        kept = json.loads(path.read_bytes())
+        assert kept["asked"]["last"] == "1" and kept["reply"]["text"] == "you said 1"
+        path.write_bytes(b"")
+        with Models("s", options) as models:
+            assert ask_all(models, [1]) == ["you said 1"]
+    assert "asking again" in capsys.readouterr().err
+
+
+def test_a_journal_that_cannot_be_written(tmp_path):
+    """Before anything is paid."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteFailed):
+        Models("s", Options(base_url="http://127.0.0.1:9", journal=str(tmp_path / "file")))
+
+
+def test_an_abandoned_iterator_leaves_no_calls_running(journal):
+    """A consumer that stops early ends the items in flight; their answers are still kept."""
+    with ScriptedServer(echo, latency=0.1) as server:
+        with Models("s", Options(base_url=server.url, journal=journal, concurrency=4)) as models:
+
+            async def one(text):
+                if text == 0:
+                    raise ValueError("the consumer's own")
+                await asyncio.sleep(0)
+                return await models.chat(question(text))
+
+            with pytest.raises(ValueError, match="own"):
+                list(models.each(range(8), one))
+        assert len(list(Path(journal).glob("*/*.json"))) == server.answered

@@ -1,0 +1,73 @@
+"""Structured answers: what decodes, what is repaired, what is refused, and what servers are told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from coevolve.models.chat import Reply
+from coevolve.models.structured import decode, response_schema
+
+
+class Step(msgspec.Struct):
+    tool: str
+    arguments: dict[str, Any]
+
+
+class Idea(msgspec.Struct):
+    query: str
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    note: str | None = None
+
+
+class Plan(msgspec.Struct):
+    steps: list[Step]
+
+
+@pytest.mark.parametrize("text", ['{"query": "q", "confidence": 0.5}', ' {"query":"q","confidence":0.5,"more":1}\n'])
+def test_json_decodes_as_it_is(text):
+    """Good JSON needs no repair; what it holds besides is passed over."""
+    assert decode(Reply(text), Idea) == (Idea("q", 0.5), None, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here it is:\n```json\n{"query": "q", "confidence": 0.5}\n```',
+        '{"query": "q", "confidence": 0.5',
+        "{'query': 'q', 'confidence': 0.5,}",
+    ],
+)
+def test_broken_json_is_repaired_and_counted(text):
+    """Fences, prose, single quotes, a missing bracket."""
+    assert decode(Reply(text), Idea) == (Idea("q", 0.5), None, True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Reply('{"query": "q", "confidence": 1.5}'), "<= 1"),
+        (Reply('{"query": "q", "confidence": "0.5"}'), "Expected `float`, got `str`"),
+        (Reply('{"query": "q"}'), "missing required field `confidence`"),
+        (Reply("{'query': 'q'}"), "missing required field `confidence`"),
+        (Reply('["q", 0.5]'), "Expected `object`"),
+        (Reply("I would rather not say."), "no JSON"),
+        (Reply('{"query": "q", "confidence": 0.5', truncated=True), "cut off"),
+        (Reply(tool_calls=[{}]), "no text"),
+    ],
+)
+def test_wrong_answers_have_a_reason(reply, says):
+    """No silent coercion, no default for what is missing, nothing made of half an answer."""
+    assert says in decode(reply, Idea).reason
+
+
+def test_schema_for_the_server():
+    """Every field is demanded and no other allowed; strict only where no object is free-form."""
+    idea, plan = response_schema(Idea), response_schema(Plan)
+    assert idea["strict"] and idea["name"] == "Idea"
+    (definition,) = idea["schema"]["$defs"].values()
+    assert definition["required"] == ["query", "confidence", "note"] and definition["additionalProperties"] is False
+    assert "default" not in str(definition)
+    assert not plan["strict"] and set(plan["schema"]["$defs"]) == {"Plan", "Step"}
