@@ -5,7 +5,7 @@
 #
 # 1. a virtual environment with the toolkit and CPU torch
 # 2. the laptop policy: a 0.5 M-parameter language model, taught the `desk` environment unevenly
-# 3. D_0: tasks from unguided exploration
+# 3. D_0: tasks from curious exploration, without any signal
 # 4. the loop, and beside it a static twin: same policy, same steps, D_0 only
 # 5. both on held-out tasks: what the loop changed, with intervals
 set -euo pipefail
@@ -20,26 +20,49 @@ for split in dev heldout; do
 done
 
 laptop="--lr 3e-4 --beta 0.005 --temperature 1 --drop-zero-variance"
-arm() { "$ROOT/shell/train_loop.sh" "$run/$1" --arm "$2" --model "$run/policy" --tasks "$run/tasks.jsonl" --iterations 10 --steps 6 --train "$laptop"; }
-
-measure() { # measure NAME POLICY SPLIT
+arm() { # arm NAME MODE: the loop with new tasks made in this way; its report
+    "$ROOT/shell/train_loop.sh" "$run/$1" --arm "$2" --model "$run/policy" --tasks "$run/tasks.jsonl" --iterations 10 --steps 6 --train "$laptop"
+}
+measure() { # measure NAME POLICY SPLIT: one sampled attempt at every task
     [ -e "$run/$1.$3.jsonl" ] || coevolve rollout "$run/$3.jsonl" --model "$2" --temperature 1 --seed 1 --quiet -o "$run/$1.$3.jsonl"
+}
+compare() { # compare NAME OTHER: success of NAME, and its paired difference to OTHER
+    coevolve evaluate "$run/$1.heldout.jsonl" --against "$run/$2.heldout.jsonl" --weak-by "$run/base.dev.jsonl" --by none --mean kinds -o /dev/null
 }
 
 [ -e "$run/tasks.jsonl" ] || {
     say "D_0: tasks from curious exploration, without any signal"
-    coevolve explore --env desk --mode curious --episodes 128 --seed 7 | coevolve abstract --per-exploration 1 | coevolve validate | coevolve merge -o "$run/tasks.jsonl"
+    coevolve explore --env desk --mode curious --episodes 64 --seed 7 | coevolve abstract --per-exploration 1 | coevolve validate | coevolve merge --exclude "$run/heldout.jsonl" -o "$run/tasks.jsonl"
 }
 
-say "the loop and its static twin, side by side"
-arm static static > "$run/static.txt" 2>&1 &
+say "the loop, and its static twin beside it on the other core ($run/static.txt)"
+set -m # the twin gets a process group of its own, so that it can be ended with all its children
+arm static static > "$run/static.txt" 2> "$run/static.log" &
 static=$!
-arm loop guided
-wait "$static"
+set +m
+trap 'kill -TERM -- "-$static" 2>/dev/null || true' EXIT
+arm loop guided > "$run/loop.txt"
+wait "$static" || { tail -n 5 "$run/static.log" >&2; exit 1; }
+trap - EXIT
 
-say "measuring on held-out tasks"
+say "one attempt at each of the held-out tasks, by the policy before, after the loop, and after its static twin"
 measure base "$run/policy" dev
-measure base "$run/policy" heldout &
-measure loop "$run/loop/policy" heldout
+measure base "$run/policy" heldout & measure loop "$run/loop/policy" heldout
 wait
 measure static "$run/static/policy" heldout
+
+exec 2>&1
+echo
+echo "THE LOOP, iteration by iteration (success and informative: shares of its training rollouts and groups; made: share of the batch that the loop made)"
+cat "$run/loop.txt"
+echo
+echo "ITS STATIC TWIN: same policy, same steps, D_0 only"
+cat "$run/static.txt"
+echo
+echo "HELD-OUT TASKS. Mean over kinds of task. 'weak': kinds at which the first policy solved less than half of the dev tasks"
+echo "(other tasks than these). Intervals say how far other held-out tasks could move a figure, not how far another run would."
+echo; echo "-- before --"; coevolve evaluate "$run/base.heldout.jsonl" --weak-by "$run/base.dev.jsonl" --by none --mean kinds -o /dev/null
+echo; echo "-- after the loop; difference to before --"; compare loop base
+echo; echo "-- after the static twin; difference to before --"; compare static base
+echo; echo "-- after the loop; difference to the static twin --"; compare loop static
+echo; echo "Everything is in $run"

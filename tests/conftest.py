@@ -30,6 +30,16 @@ def coevolve():
     return run
 
 
+@pytest.fixture(scope="session")
+def command_path(tmp_path_factory) -> str:
+    """A PATH whose `coevolve` is this interpreter's."""
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "coevolve"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coevolve_cli.main "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
 def _missing(what: str, reason: str) -> None:
     if what in REQUIRED:
         pytest.fail(f"{what} is required here: {reason}")
@@ -38,12 +48,28 @@ def _missing(what: str, reason: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest):
-    """Skips a `bfcl` test where that environment is not installed, unless COEVOLVE_REQUIRE demands it."""
-    if request.node.get_closest_marker("bfcl") and not _bfcl_installed():
-        _missing("bfcl", "run: coevolve env install bfcl")
+    """Skips a test whose environment (marker) is not installed, unless COEVOLVE_REQUIRE demands it."""
+    for marker, name in (("bfcl", "bfcl"), ("official", "bfcl-official")):
+        if request.node.get_closest_marker(marker) and not _installed(name):
+            _missing(marker, f"run: coevolve env install {name}")
 
 
-def _bfcl_installed() -> bool:
+def _installed(name: str) -> bool:
     from coevolve.environments.install import installed
 
-    return installed("bfcl")
+    return installed(name)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory):
+    """A tiny policy for tests/grocer.py behind `transformers serve`: its directory, which is its name too, and the base URL."""
+    import real_server
+
+    if gone := real_server.missing():
+        _missing("serve", f"run: pip install 'coevolve[serve]' ({', '.join(gone)} missing)")
+    import tiny_models
+
+    folder = tmp_path_factory.mktemp("served")
+    model = tiny_models.shop_policy(folder / "shop")
+    with real_server.serve(model, folder / "log") as url:
+        yield model, url

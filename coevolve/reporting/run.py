@@ -29,8 +29,8 @@ class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean success of the training rollouts."""
     informative: float | None = None
     """Share of groups with a gradient."""
-    newest: float | None = None
-    """Share of the batches that came from the newest tasks."""
+    made: float | None = None
+    """Share of the batches' tasks that the loop made."""
     kl: float | None = None
     signals: dict[str, int] | None = None
     explored: int | None = None
@@ -44,7 +44,7 @@ class Metric(Struct, frozen=True):
     iteration: int
     success_mean: float | None = None
     informative_share: float | None = None
-    newest_share: float | None = None
+    made_share: float | None = None
     kl: float | None = None
 
 
@@ -82,7 +82,7 @@ def _iteration(run: Path, number: int, metrics: list[Metric]) -> Iteration:
         steps=len(metrics) or None,
         success=_mean([m.success_mean for m in metrics]),
         informative=_mean([m.informative_share for m in metrics]),
-        newest=_mean([m.newest_share for m in metrics]),
+        made=_mean([m.made_share for m in metrics]),
         kl=_mean([m.kl for m in metrics]),
         signals=_kinds(here / "signals.jsonl"),
         explored=_count(here / "explorations.jsonl"),

@@ -12,19 +12,19 @@ ABSENT = "-"
 
 def lines(iterations: Sequence[Iteration], evaluations: Mapping[str, Sequence[Evaluation]]) -> Iterator[str]:
     """The whole report."""
-    yield from _aligned(_rows(iterations))
+    yield from aligned(_rows(iterations))
     if evaluations:
         yield ""
-        yield from _aligned(_evaluation_rows(evaluations))
+        yield from aligned(_evaluation_rows(evaluations))
 
 
 def _rows(iterations: Sequence[Iteration]) -> list[list[str]]:
     kinds = sorted({kind for it in iterations for kind in it.signals or {}})
-    header = ["iteration", "tasks", "success", "informative", "newest", *kinds]
+    header = ["iteration", "tasks", "success", "informative", "made", *kinds]
     rows = [[*header, "explored", "abstracted", "valid", "merged"]]
     for it in iterations:
         signals = [ABSENT if it.signals is None else str(it.signals.get(kind, 0)) for kind in kinds]
-        shares = [_share(it.success), _share(it.informative), _share(it.newest)]
+        shares = [_share(it.success), _share(it.informative), _share(it.made)]
         stages = [_number(n) for n in (it.explored, it.abstracted, it.valid, it.merged)]
         rows.append([str(it.iteration), _number(it.tasks), *shares, *signals, *stages])
     return rows
@@ -46,7 +46,7 @@ def _difference(e: Evaluation) -> str:
     return f"{100 * e.difference:+.1f} [{100 * e.difference_low:+.1f}, {100 * e.difference_high:+.1f}] points"
 
 
-def _aligned(rows: list[list[str]]) -> Iterator[str]:
+def aligned(rows: list[list[str]]) -> Iterator[str]:
     """Columns as wide as their widest cell; the first to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -12,7 +12,7 @@ METRICS: dict[str, str] = {
     "success_mean": "share of unmasked rollouts with success",
     "groups": "groups in the batch (tasks)",
     "informative_share": "share of groups whose rewards differ, the only ones with a policy gradient",
-    "newest_share": "share of the batch's tasks that belong to the newest iteration of the set",
+    "made_share": "share of the batch's tasks that the loop made (origin.iteration above 0)",
     "masked_share": "share of rollouts lost to environment errors",
     "stop_reasons": "rollouts by stop reason",
     "turns_mean": "replies of the policy per rollout",

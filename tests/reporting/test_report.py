@@ -31,7 +31,7 @@ def directory(tmp_path):
     lines = [
         {"iteration": 1, "step": 1, "success_mean": 0.5, "informative_share": 0.25, "kl": None},
         {"iteration": 1, "step": 2, "success_mean": 0.7, "informative_share": 0.75, "kl": 0.5},
-        {"iteration": 2, "step": 3, "success_mean": 0.9, "newest_share": 0.5},
+        {"iteration": 2, "step": 3, "success_mean": 0.9, "made_share": 0.5},
     ]
     (tmp_path / "metrics.jsonl").write_bytes(b"".join(map(jsonl.encode, lines)) + b'{"iteration": 2, "st')
     return tmp_path
@@ -44,7 +44,7 @@ def test_iterations(directory):
     assert (first.success, first.informative, first.kl) == (pytest.approx(0.6), 0.5, 0.5)
     assert first.signals == {"boundary": 2, "rare": 1}
     assert first.merged == 2
-    assert (second.iteration, second.tasks, second.newest, second.signals, second.merged) == (2, 4, 0.5, None, None)
+    assert (second.iteration, second.tasks, second.made, second.signals, second.merged) == (2, 4, 0.5, None, None)
 
 
 def test_table(directory):
@@ -57,7 +57,7 @@ def test_table(directory):
     command = [sys.executable, "-m", "coevolve_cli.main", "report", str(directory)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert shown[0].split() == (
-        ["iteration", "tasks", "success", "informative", "newest", "boundary", "rare"]
+        ["iteration", "tasks", "success", "informative", "made", "boundary", "rare"]
         + ["explored", "abstracted", "valid", "merged"]
     )
     assert shown[1].split() == ["1", "3", "0.600", "0.500", "-", "2", "1", "0", "-", "2", "2"]

@@ -1,0 +1,61 @@
+"""What the models of a run cost, stage by stage, and per task that was kept: RUN/model_calls.jsonl, as the commands wrote it.
+
+Each line there is one command's totals of one model; a stage that was stopped and rerun has several, and paid in each of them
+for what it called itself. Cost is None as soon as one call's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from coevolve.errors import BadInput
+from coevolve.models.spending import RECORD, Spent, Totals
+from coevolve.reporting.text import ABSENT, aligned
+
+
+class StageTotals(msgspec.Struct):
+    """Sums of what was paid by one stage and model."""
+
+    stage: str
+    model: str
+    paid: Spent
+
+
+def read(run: str) -> list[StageTotals]:
+    """In the order in which stages first called; none where no model was called. A torn last line is passed over."""
+    path = Path(run) / RECORD
+    found: dict[tuple[str, str], StageTotals] = {}
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else [], 1):
+        try:
+            totals = msgspec.json.decode(line, type=Totals)
+        except msgspec.MsgspecError as error:
+            raise BadInput(str(path), number, str(error)) from None
+        into = found.setdefault((totals.stage, totals.model), StageTotals(totals.stage, totals.model, Spent()))
+        into.paid.merge(totals.paid)
+    return list(found.values())
+
+
+def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
+    """A table; `kept` tasks share the last row."""
+    if not stages:
+        return
+    whole = Spent()
+    rows = [["model calls", "model", "calls", "prompt", "cached", "completion", "retries", "seconds a call", "cost"]]
+    for stage in stages:
+        whole.merge(stage.paid)
+        rows.append([stage.stage, stage.model, *_cells(stage.paid, 1)])
+    rows.append(["all", "", *_cells(whole, 1)])
+    if kept:
+        rows.append([f"per task kept ({kept})", "", *_cells(whole, kept)])
+    yield ""
+    yield from aligned(rows)
+
+
+def _cells(spent: Spent, over: int) -> list[str]:
+    counts = (spent.calls, spent.prompt_tokens, spent.cached_tokens, spent.completion_tokens, spent.retries)
+    seconds = f"{spent.seconds / spent.calls:.2f}" if spent.calls else ABSENT
+    cost = ABSENT if spent.cost is None else f"{spent.cost / over:.4g}"
+    return [*(f"{count / over:.10g}" if over == 1 else f"{count / over:.1f}" for count in counts), seconds, cost]
