@@ -13,6 +13,7 @@ from coevolve.environments import install, registry
 from coevolve.environments.check import check as run_checks
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
+from coevolve_cli import env_files
 from coevolve_cli.streams import Output, Quiet, stage
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -106,3 +107,11 @@ def tasks(
         with stage("env tasks", None, output, quiet=quiet, reads=False) as s:
             for task in islice(pool.tasks(split), limit):
                 s.write(task)
+
+
+app.command("export", epilog=_examples("coevolve env export bfcl tasks.jsonl --to official"), context_settings=_HELP)(
+    env_files.export
+)
+app.command("import", epilog=_examples("coevolve env import bfcl official > tasks.jsonl"), context_settings=_HELP)(
+    env_files.import_
+)

@@ -13,7 +13,7 @@ import typer
 from coevolve import evaluation, jsonl
 from coevolve.errors import UsageError
 from coevolve.evaluation import Result
-from coevolve.records import Task
+from coevolve.records import Rollout, Task
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
 
@@ -24,6 +24,7 @@ EXAMPLES = """
   coevolve evaluate rollouts.jsonl
   coevolve evaluate --policy runs/a/policy --env desk --split test --samples 4 --rollouts after.jsonl > after.eval.jsonl
   coevolve evaluate after.jsonl --against before.jsonl --mean kinds
+  coevolve evaluate --env bfcl --policy Qwen/Qwen3-4B --prompt qwen-fc --official
   coevolve evaluate after.jsonl --against before.jsonl --weak-by dev-before.jsonl --weak-below .5
 """
 
@@ -46,6 +47,8 @@ def command(
     against: Annotated[str | None, typer.Option("--against", metavar="ROLLOUTS", help="Paired difference to these rollouts, task by task.", show_default=False)] = None,
     weak_by: Annotated[str | None, typer.Option("--weak-by", metavar="ROLLOUTS", help="A base policy's rollouts of other tasks: which kinds it was weak at.", show_default=False)] = None,
     weak_below: Annotated[float, typer.Option("--weak-below", min=0, max=1, help="With --weak-by: weak is a success below this.")] = 0.5,
+    official: Annotated[bool, typer.Option("--official", help="BFCL's own evaluation, too (coevolve env install bfcl-official); plays `base` if no tasks are named.")] = False,
+    prompt: streams.Prompt = "tools",
     seed: streams.Seed = 0,
     workers: streams.Workers = 1,
     on_error: streams.OnError = "fail",
@@ -63,6 +66,8 @@ def command(
     groupings = evaluation.groupings(by)
     if mean not in ("tasks", "kinds"):
         raise UsageError(f"--mean takes tasks or kinds, not {mean!r}")
+    if official and policy and env and not files:
+        split = split or "base"
     if split and not (env and policy):
         raise UsageError("--split needs --env and --policy: whose tasks, played by whom?")
     if rollouts and not policy:
@@ -78,12 +83,19 @@ def command(
             from coevolve.agents.rollout import make_policy
 
             tasks = None if split else (line.record for line in s.read(Task))
-            player = make_policy(policy, models=at_server, temperature=temperature)
+            player = make_policy(policy, models=at_server, temperature=temperature, prompt=prompt)
             played = _play(tasks, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
-            tried = evaluation.collect(played)
+        elif official:
+            played = (line.record for line in s.read(Rollout))
         else:
-            tried = evaluation.collect(line.record for line in s.read(Result))
+            played = (line.record for line in s.read(Result))
+        whole = list(played) if official else []
+        tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in whole or played)
         records = list(evaluation.report(tried, by=groupings, over=mean, other=other, base=base, below=weak_below))
+        if official:
+            from coevolve_cli.official import score
+
+            records += score(whole, s)
         for record in records:
             s.write(record)
         if records and not quiet:
@@ -105,7 +117,7 @@ def _play(
     seed: int,
     workers: int,
     keep: str | None,
-) -> Iterator[Result]:
+) -> Iterator[Rollout]:
     """Plays tasks environment by environment; the rollouts are kept, whole or not at all, where `keep` says."""
     from coevolve.agents.rollout import rollouts
     from coevolve.environments.pools import Pools
@@ -116,4 +128,4 @@ def _play(
             pool = pools(env or name)
             for rollout in rollouts(group, player, pool, samples=samples, seed=seed, max_steps=max_steps):
                 kept.write(jsonl.encode(rollout))
-                yield evaluation.result(rollout)
+                yield rollout

@@ -112,7 +112,9 @@ def command(
             about |= {"mind": mind.identity} if mind else {}
             journal, tally = Journal(_journal_path(output, run, iteration), about), Tally()
             with progress("explore", episodes, quiet=quiet) as advance:
-                for exploration in explore(signals, pool, settings, tasks=known, journal=journal, tally=tally, mind=mind):
+                for exploration in explore(
+                    signals, pool, settings, tasks=known, journal=journal, tally=tally, mind=mind
+                ):
                     s.write(exploration)
                     advance(1)
         for note in tally.notes(journal.reused):

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Prompts = Annotated[str | None, typer.Option("--prompts", metavar="DIR", help="Prompt files that replace those of the package (coevolve/prompts).", show_default=False)]  # fmt: skip
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Let this model of a server do it (--base-url).", show_default=False)]  # fmt: skip
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Of --model; default: the server's.", show_default=False)]  # fmt: skip
-RECORD = "model_calls.jsonl"
 
 
 # fmt: off
@@ -122,6 +121,8 @@ def _interrupted() -> bool:
 
 
 def _report(models: Models, run: str | None, quiet: bool) -> None:
+    from coevolve.models.spending import RECORD
+
     totals = models.totals()
     if not quiet:
         for entry in totals:

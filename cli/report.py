@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coevolve import jsonl
-from coevolve.reporting import run, text
+from coevolve.reporting import model_calls, run, text
 from coevolve_cli import streams
 
 EXAMPLES = """
@@ -21,10 +21,15 @@ def command(
     output: streams.Output = "-",
     json: Annotated[bool, typer.Option("--json", help="One record per iteration instead of the table.")] = False,
 ) -> None:
-    """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations."""
+    """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations.
+
+    Where models at a server were called (stages with --run), a table says what they took, by stage and per valid task.
+    """
     iterations = run.read(directory)
     with streams.open_output(output) as out:
         if json:
             out.writelines(map(jsonl.encode, iterations))
         else:
             out.writelines(f"{line}\n".encode() for line in text.lines(iterations, run.evaluations(directory)))
+            valid = sum(iteration.valid or 0 for iteration in iterations)
+            out.writelines(f"{line}\n".encode() for line in model_calls.lines(model_calls.read(directory), valid))

@@ -73,6 +73,7 @@ def command(
         int | None,
         typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
     ] = None,
+    prompt: streams.Prompt = "tools",
     seed: streams.Seed = 0,
     workers: streams.Workers = 1,
     output: streams.Output = "-",
@@ -114,6 +115,7 @@ def command(
                 max_tokens=max_episode_tokens,
                 max_turn_tokens=max_turn_tokens,
                 threads=threads,
+                prompt=prompt,
             )
             options = {
                 "samples": samples,
@@ -127,6 +129,7 @@ def command(
                 **options,
                 **limits,
                 "policy": player.name,
+                "prompt": prompt,
                 "env": env,
                 "tasks": content_id([task.id for task in tasks]),
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+import orjson
 import typer
 
 from coevolve.errors import UsageError
@@ -22,5 +23,5 @@ def command(name: Annotated[str, typer.Argument(metavar="|".join(RECORDS), help=
     if name not in RECORDS:
         raise UsageError(f"no record type {name!r}; there are: {', '.join(RECORDS)}")
     with open_output("-") as out:
-        schema = msgspec.json.schema(RECORDS[name])
-        out.write(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
+        option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        out.write(orjson.dumps(msgspec.json.schema(RECORDS[name]), option=option))

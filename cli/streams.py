@@ -19,7 +19,6 @@ import tomllib
 from collections.abc import Callable, Iterator
 from typing import IO, Annotated, Any, NamedTuple, TypeVar
 
-import msgspec
 import typer
 
 from coevolve import jsonl
@@ -83,6 +82,14 @@ Rejects = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Same input and seed, same bytes.")]
+Prompt = Annotated[
+    str,
+    typer.Option(
+        "--prompt",
+        metavar="STYLE",
+        help="How a model is told its tools: tools (its server's or template's way), or BFCL's openai, prompting, qwen-fc.",
+    ),
+]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Environment processes; never changes the output.")]
 Env = Annotated[
     str | None,
@@ -303,9 +310,15 @@ def _reserve_stdout() -> IO[bytes]:
 
 def dry_run(ctx: typer.Context, **work: object) -> None:
     """Prints the resolved settings and the estimated work as JSON on stderr."""
-    settings = {key: value for key, value in ctx.params.items() if key not in ("config", "dry")}
-    text = msgspec.json.format(msgspec.json.encode({"command": ctx.info_name, "settings": settings, "work": work}))
-    print(text.decode(), file=sys.stderr)
+    import orjson
+
+    settings = {key: value for key, value in ctx.params.items() if key not in ("config", "dry", "dry_run")}
+    print(
+        orjson.dumps(
+            {"command": ctx.info_name, "settings": settings, "work": work}, option=orjson.OPT_INDENT_2
+        ).decode(),
+        file=sys.stderr,
+    )
 
 
 @contextlib.contextmanager

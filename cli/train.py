@@ -118,6 +118,7 @@ def command(
         int | None,
         typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
     ] = None,
+    prompt: streams.Prompt = "tools",
     seed: streams.Seed = 0,
     workers: streams.Workers = 1,
     output: streams.Output = "-",

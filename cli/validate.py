@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -17,6 +17,7 @@ from coevolve.errors import UsageError
 from coevolve.jsonl import Line
 from coevolve.records import Task
 from coevolve.runs import Journal
+from coevolve.validation.solver import Solver
 from coevolve.validation.validate import CHUNK, validate, validity
 from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.streams import (
@@ -38,6 +39,9 @@ from coevolve_cli.streams import (
     dry_run,
     stage,
 )
+
+if TYPE_CHECKING:
+    from coevolve.models.service import Models
 
 EXAMPLES = """
   coevolve abstract explorations.jsonl | coevolve validate > tasks.jsonl
@@ -67,7 +71,9 @@ def command(
             show_default=False,
         ),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Attempts of --solver; its solve rate is the difficulty.")] = 4,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Attempts of --solver; its solve rate is the difficulty.")
+    ] = 4,
     min_solved: Annotated[
         int, typer.Option("--min-solved", min=0, help="With --solver and strict: this many attempts must succeed.")
     ] = 0,
@@ -83,31 +89,53 @@ def command(
     quiet: Quiet = False,
     config: Config = None,
     dry: DryRun = False,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Replay each task's solution twice in fresh sessions, run controls that must fail, print the valid tasks.
 
-    Doing nothing, one harmless call per turn, and the solution less one call must all fail.
+    Doing nothing, one harmless call per turn, and the solution less one call must all fail. With --solver an agent then
+    tries the valid ones from the query alone; --gate paper asks for a success or a positive reward of some attempt.
     """
     if gate not in ("strict", "paper"):
         raise UsageError(f"--gate takes strict or paper, not {gate!r}")
     if dry:
-        dry_run(ctx, tasks_at_a_time=CHUNK, replays_per_task=2 if gate == "strict" else 1)
+        attempts = trials if solver else 0
+        dry_run(ctx, tasks_at_a_time=CHUNK, replays_per_task=2 if gate == "strict" else 1, attempts_per_task=attempts)
         return
     path = f"{output}.journal" if output != "-" else Path(run) / "validate.journal" if run else None
-    journal = Journal(path, {"command": "validate", "gate": gate})
     finished = False
-    try:
-        faults = Faults(on_error, max_errors, rejects)
-        with stage("validate", files, output, faults, quiet=quiet, exit_status=exit_status) as s, ExitStack() as stack:
-            pools = stack.enter_context(Pools(workers, env))
-            record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
-            _validate(s, pools, gate, journal, record)
-        finished = True
-    finally:
-        journal.close(finished)
+    with models.if_at_server("validate", run=run, quiet=quiet) if solver else nullcontext() as served:
+        agent = _solver(solver, served, temperature, trials, min_solved, seed)
+        about = {"solver": agent.policy.name, "temperature": temperature, "attempts": agent[1:]} if agent else {}
+        journal = Journal(path, {"command": "validate", "gate": gate, **about})
+        try:
+            faults = Faults(on_error, max_errors, rejects)
+            with (
+                stage("validate", files, output, faults, quiet=quiet, exit_status=exit_status) as s,
+                ExitStack() as stack,
+            ):
+                pools = stack.enter_context(Pools(workers, env))
+                record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
+                _validate(s, pools, gate, agent, journal, record)
+            if served:
+                served.kept = s.written
+            finished = True
+        finally:
+            journal.close(finished)
 
 
-def _validate(s: Stage, pools: Pools, gate: str, journal: Journal, record) -> None:  # noqa: ANN001
+def _solver(
+    name: str | None, served: Models | None, temperature: float, trials: int, least: int, seed: int
+) -> Solver | None:
+    if name is None:
+        return None
+    from coevolve.agents.rollout import make_policy
+
+    return Solver(make_policy(name, models=served, temperature=temperature), trials, least, seed)
+
+
+def _validate(s: Stage, pools: Pools, gate: str, solver: Solver | None, journal: Journal, record) -> None:  # noqa: ANN001
     waiting: deque[Line[Task]] = deque()
     counts: Counter[str] = Counter()
 
@@ -116,12 +144,13 @@ def _validate(s: Stage, pools: Pools, gate: str, journal: Journal, record) -> No
             waiting.append(line)
             yield line.record
 
-    for verdict in validate(tasks(), pools, gate=gate, journal=journal):
+    for verdict in validate(tasks(), pools, gate=gate, solver=solver, journal=journal):
         line = waiting.popleft()
         counts[verdict.verdict] += 1
         record(jsonl.encode(verdict))
         if verdict.verdict == "valid":
-            s.write_raw(jsonl.splice(line.raw, validity=validity(verdict)))
+            difficulty = {"difficulty": verdict.attempts} if verdict.attempts else {}
+            s.write_raw(jsonl.splice(line.raw, validity=validity(verdict), **difficulty))
         else:
             s.keep_reject({"reason": f"{verdict.verdict}: {verdict.reason}", "task": msgspec.to_builtins(line.record)})
     s.note(", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid") or "all valid")

@@ -78,7 +78,9 @@ class Decoder(Generic[T]):
     def __init__(self, type_: type[T], head: bool = False):
         self._decoder = msgspec.json.Decoder(type_)
         self._head = head
-        tag = type_.__struct_config__.tag
+        tag = getattr(
+            getattr(type_, "__struct_config__", None), "tag", None
+        )  # a union of types tells them apart itself
         self._tag = None if tag is None else msgspec.json.encode(tag)
 
     def __call__(self, raw: bytes, *, whole: bool = False) -> T:

@@ -195,6 +195,8 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     stop_reason: str = ""
     """`done`, `max_steps`, `max_tokens`, `policy_fault` (its action broke a limit or the state), `env_error` (masked)."""
     error: str | None = None
+    verdict: dict[str, Any] | UnsetType = UNSET
+    """What the grader says: `reason` of a failure, and `details` beside the verdict; absent where it says nothing."""
     tools: list[str] = []
     """Names of the called tools, in order."""
     usage: Usage = Usage()

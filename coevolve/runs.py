@@ -42,7 +42,9 @@ class Journal:
             self._file = open(self.path, "a+b")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Partial(f"{self.path}: another process is writing this journal; wait for it, or choose another -o") from None
+            raise Partial(
+                f"{self.path}: another process is writing this journal; wait for it, or choose another -o"
+            ) from None
         except OSError as error:
             raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
         self._file.seek(0)

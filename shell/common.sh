@@ -33,9 +33,9 @@ install_torch() {
     say "installing $TORCH"
     if command -v uv >/dev/null && ! command -v nvidia-smi >/dev/null; then
         uv pip install --quiet --python "$VENV/bin/python" --torch-backend cpu "$TORCH" && return
-        say "no CPU wheel that way; taking the default one"
+        say "no CPU wheel that way; asking pip"
     fi
-    pip_install "$TORCH"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$TORCH"
 }
 
 # install EXTRAS: the toolkit, editable, with the extras named; a second call with nothing changed takes a second.

@@ -107,6 +107,9 @@ def test_the_wheel_holds_everything_and_runs(tmp_path: Path):
             else str(path.relative_to(ROOT))
         )
         assert inside in names
+    for path in (ROOT / "coevolve").rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":
+            assert str(path.relative_to(ROOT)) in names
     assert not any(name.startswith("cli/") for name in names)
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from coevolve_cli.main import main; import coevolve; print(coevolve.__file__, file=sys.stderr); main()"

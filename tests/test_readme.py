@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import tiny_models
-from coevolve_cli.main import COMMANDS
 
+import tiny_models
 from coevolve.errors import Exit
+from coevolve_cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -171,6 +171,7 @@ def shop_policy(directory: Path, steps: int = 120, seed: int = 0) -> Path:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    model.generation_config.eos_token_id = tok.eos_token_id  # for servers; our own sampling asks the chat template
     model.save_pretrained(directory)
     tok.save_pretrained(directory)
     return directory

@@ -84,7 +84,7 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
     """A tool's or a parameter's name in a text; a plain word only where it is written as a call or called a tool."""
     parameters = {name for tool in tools.values() for name in tool.parameters.get("properties", {})}
     for name in [*offered, *sorted(name for name in parameters if "_" in name)]:
-        called = rf"{re.escape(name)}\s*\(|`{re.escape(name)}`|\b{re.escape(name)}\s+(?:tool|function|command|API)\b"
+        called = rf"{re.escape(name)}\(|`{re.escape(name)}`|\b{re.escape(name)}\s+(?:tool|function|command|API)\b"
         if (_IDENTIFIER.search(name) and mentions(text, name)) or re.search(rf"(?<![\w.]){called}", text):
             return name
     return None
@@ -92,14 +92,14 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
 
 def source(proposed: ProposedAction, exploration: Exploration, pool: Pool, opened: Opened) -> tuple[int | None, Step]:
     """The index of the repeated step (None: composed), and the step as the solution begins with it."""
-    said_ = proposed.action
+    claimed = proposed.action
     if proposed.step is None:
-        return None, Step(turn=0, action=_composed(said_, pool, opened), observation="")
+        return None, Step(turn=0, action=_composed(claimed, pool, opened), observation="")
     if not 0 <= proposed.step < len(exploration.steps):
         raise Ungrounded("fabricated", f"no step {proposed.step}")
     step = exploration.steps[proposed.step]
-    if said_ is not None and not _same(said_, proposed, step.action):
-        raise Ungrounded("fabricated", f"step {proposed.step} was not {_short(said_)}")
+    if claimed is not None and not _same(claimed, proposed, step.action):
+        raise Ungrounded("fabricated", f"step {proposed.step} was not {_short(claimed)}")
     if step.error:
         raise Ungrounded("failed_step", f"step {proposed.step}: {step.error}")
     return proposed.step, step
@@ -113,10 +113,10 @@ def _composed(action: Action | None, pool: Pool, opened: Opened) -> Action:
     return action
 
 
-def _same(said_: Action, proposed: ProposedAction, executed: Action) -> bool:
-    if isinstance(said_, Call) and isinstance(executed, Call) and proposed.arguments is None:
-        return said_.tool == executed.tool
-    return canonical(said_) == canonical(executed)
+def _same(claimed: Action, proposed: ProposedAction, executed: Action) -> bool:
+    if isinstance(claimed, Call) and isinstance(executed, Call) and proposed.arguments is None:
+        return claimed.tool == executed.tool
+    return canonical(claimed) == canonical(executed)
 
 
 def _short(action: Action) -> str:
@@ -172,11 +172,8 @@ def check_literals(executed: Executed, queries: Sequence[str], opened: Opened, t
         for path, source in found.items():
             value = at(step.action.arguments, path)
             free = value is None or isinstance(value, bool) or value in ([], {}) or identity(value) in start
-            if (
-                source.step is None
-                and not free
-                and not said(step.action.arguments, path, tools[step.action.tool], text)
-            ):
+            known = free or source.step is not None
+            if not known and not said(step.action.arguments, path, tools[step.action.tool], text):
                 name = ".".join([step.action.tool, *map(str, path)])
                 raise Ungrounded("unseen_literal", f"{name} = {canonical(value).decode()[:200]}")
 

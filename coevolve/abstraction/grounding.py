@@ -6,8 +6,8 @@ and the problem, if some argument can neither be said nor referred to:
 - `lookup_only`: the environment says that users do not know such values, and it was not observed in the episode;
 - `unknowable`: the value first appeared in an output, no phrase refers to that output, and the user does not know it either.
 
-Inside a list no single item is referred to: a request says all of the items, or refers to the whole list at once. A `literal`
-parameter is never referred to.
+In an environment with words of its own, no single item of a list is referred to (a request says all items, or refers to the whole
+list at once), and a `literal` parameter never is.
 
 What the actor made up (a text, a number) and what the start state's `values` or the schema's enum hold can be said.
 """
@@ -90,8 +90,9 @@ def _ground(
 
 
 def _literal(tool: Tool, path: tuple) -> bool:
+    """Whether a request says the value as it is."""
     item = any(isinstance(key, int) for key in path)
-    return item or (tool.language is not None and path[0] in tool.language.literal)
+    return tool.language is not None and (item or path[0] in tool.language.literal)
 
 
 def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:

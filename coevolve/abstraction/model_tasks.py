@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coevolve.abstraction import checks
 from coevolve.abstraction.candidates import FAULT, Reject
 from coevolve.abstraction.checks import Executed, Ungrounded
-from coevolve.abstraction.goals import EnvironmentFault
+from coevolve.abstraction.goals import EnvironmentFault, asked_for
 from coevolve.abstraction.proposals import Proposal
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened, Tool
@@ -80,7 +80,8 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
 
 
 def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) -> str:
-    """Per turn, the last tool that changed the state or whose response is compared, and whether its turn needs a look-up."""
+    """Per turn, the tool that reached its last effect or compared response, in the user's eyes (the change, not the saving of
+    it), and whether the turn needs a look-up."""
     kinds = []
     origins = sources(executed.steps, {name: tool.app for name, tool in tools.items()})
     for turn in range(len(query)):
@@ -89,8 +90,18 @@ def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) ->
         if goals:
             text = "\n".join(query[: turn + 1])
             looked = any(_looks_up(executed.steps[i], origins[i], text, tools) for i in here)
-            kinds.append(f"{executed.steps[goals[-1]].action.tool}/{'lookup' if looked else 'given'}")
+            kinds.append(f"{_asked(executed, here, goals[-1], tools)}/{'lookup' if looked else 'given'}")
     return "+".join(kinds)
+
+
+def _asked(executed: Executed, here: Sequence[int], goal: int, tools: Mapping[str, Tool]) -> str:
+    """The tool that people would name for what a step reached: its own, or the last one before it that is asked for."""
+    own = tools[executed.steps[goal].action.tool]
+    for i in reversed([i for i in here if i <= goal]):
+        tool = tools[executed.steps[i].action.tool]
+        if tool.app == own.app and asked_for(tool) and (i == goal or not tool.read_only):
+            return tool.name
+    return own.name
 
 
 def _looks_up(step: Step, origins: Mapping[tuple, Source], text: str, tools: Mapping[str, Tool]) -> bool:

@@ -141,6 +141,8 @@ async def _ask(
 ) -> list[Proposal | Reject]:
     """The proposals for a context, and rejects in place of what is none."""
     first = group[0].id
+    if not any(exploration.steps for exploration in group):
+        return [Reject(first, "no_steps")]
     if isinstance(opened, Fault):
         return [Reject(first, FAULT, detail=opened.message)]
     request = Request(model=writer.model, messages=[], temperature=writer.temperature)

@@ -2,8 +2,8 @@
 
 Slots hold given values as they are and observed ones as the phrase for the output they came from, recursively. Every argument of
 a clause must be said: by a slot, or by the tool's `optional` phrase; an argument that equals the schema's default may stay
-unsaid, unless the language says defaults too (`absent`). A phrase stands inside another one only as a bare name, so that nobody
-has to untangle look-ups of look-ups, and never where two outputs of the conversation differ in what it refers to. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
+unsaid, unless the language says defaults too (`absent`). A phrase stands inside another one only at its end (the price of what the note names)
+or as a bare name, and nowhere if two outputs of the conversation differ in what it refers to. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Writer:
         phrase = self._reference(index, source)
         for name in _SLOT.findall(phrase.template):
             inner = self._trace.links[source.step].get((name,))
-            if inner and not phrase.bare and not self._reference(source.step, inner).bare:
+            if inner and not phrase.template.endswith(f"{{{name}}}") and not self._reference(source.step, inner).bare:
                 raise Unsayable("nested_lookup")
         if self._ambiguous(source, _SLOT.findall(phrase.template)):
             raise Unsayable("ambiguous_reference")

@@ -24,6 +24,14 @@ _BLANK = re.compile(r"[\s,;]*")
 _ESCAPES = "\\'\"abfnrtvxNuU01234567\n\r"
 _CONTROL = {"\n": "\\n", "\r": "\\r", "\0": "\\0"}
 _MARK = "mark"
+_MARKS = re.compile(r"""\'\'\'|\"\"\"|[()\[\]{}\'\"]""")
+_STRING_ENDS = {
+    "'": re.compile(r"(?:[^\\']|\\.)*+'", re.S),
+    '"': re.compile(r'(?:[^\\"]|\\.)*+"', re.S),
+    "'''": re.compile(r"(?:[^\\']|\\.|'(?!''))*+'''", re.S),
+    '"""': re.compile(r'(?:[^\\"]|\\.|"(?!""))*+"""', re.S),
+}
+_DEEPEST = 200
 _CHAIN = re.compile(r"(?:[-+~]\s*){9}|(?:\bnot\s+){9}")
 
 
@@ -158,17 +166,24 @@ def _depth(value: Any) -> int:
 
 
 def end_of(source: str, at: int) -> int | None:
-    """Where the bracket that opens at a position is closed again (the position after it); None if it never is."""
+    """Where the bracket that opens at a position is closed again (the position after it); None if it never is, or is nested
+    too deeply."""
     depth = 0
-    for i, character, quote in _scan(source, at):
-        if quote:
-            continue
+    while mark := _MARKS.search(source, at):
+        character, at = mark[0], mark.end()
         if character in _OPEN:
             depth += 1
+            if depth > _DEEPEST:
+                return None
         elif character in _CLOSE:
             depth -= 1
             if depth <= 0:
-                return i + 1
+                return at
+        else:
+            closing = _STRING_ENDS[character].match(source, at)
+            if not closing:
+                return None
+            at = closing.end()
     return None
 
 

@@ -28,6 +28,8 @@ from coevolve.records import Call
 
 MAX_CALLS = 32
 MAX_CHARACTERS = 200_000
+MAX_ISSUES = 8
+MAX_TRIES = 50
 
 
 class Parsed(NamedTuple):
@@ -38,7 +40,7 @@ class Parsed(NamedTuple):
 
 
 _REASONING = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
-_END_OF_TURN = re.compile(r"(?:\s|<\|[a-z_]+\|>|</s>)+\Z")
+_END_OF_TURN = re.compile(r"(?:<\|[a-z_]{1,40}\|>|</s>)\Z")
 _TAG = re.compile(r"<(tool_call|TOOLCALL)>(.*?)(?:</\1>|(?=<\1>)|\Z)", re.S)
 _FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 _BARE = re.compile(r"\[?\s*\{")
@@ -56,9 +58,11 @@ def parse(text: str, tools: Tools = NO_TOOLS) -> Parsed:
     whole = text.strip()
     if calls := _if_nothing_else(whole, tools):
         return _checked(calls, whole, [])
-    body = _END_OF_TURN.sub("", without_reasoning(text)).strip()
+    body = _content(without_reasoning(text))
     calls, issues = [], []
     for source in _sources(body, tools):
+        if len(calls) > MAX_CALLS or len(issues) == MAX_ISSUES:
+            break
         try:
             calls += _calls(source, tools)
         except Unreadable as error:
@@ -110,6 +114,17 @@ def without_reasoning(text: str) -> str:
     return _REASONING.sub("", text)
 
 
+def _content(text: str) -> str:
+    """The text without blanks around it and end-of-turn tokens after it."""
+    text = text.strip()
+    end = len(text)
+    while match := _END_OF_TURN.search(text, max(0, end - 50), end):
+        end = match.start()
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end]
+
+
 def _if_nothing_else(source: str, tools: Tools) -> list[Call]:
     """The calls of a text that is nothing but calls, whatever marks their strings hold; else none."""
     try:
@@ -139,30 +154,40 @@ def _sources(body: str, tools: Tools) -> list[str]:
 
 
 def _python(body: str, tools: Tools) -> list[str]:
-    """Call lists that begin or end a line, and lines that are calls of known tools; a list that is never closed, too."""
-    found = []
+    """Call lists that begin or end a line, and lines that are calls of known tools; a list that is never closed, too.
+
+    After `MAX_TRIES` places that look like calls, the rest is taken for one.
+    """
+    found: list[str] = []
     at = 0
-    while match := min(
-        filter(None, (_LIST.search(body, at), _LINE.search(body, at))), key=re.Match.start, default=None
-    ):
-        bracketed = match[0].startswith("[")
-        end = end_of(body, match.start() if bracketed else match.end() - 1)
-        at = match.end() if end is None else end
-        known = match[1] in tools or match[1].rpartition(".")[2] in tools
-        if end is None:
-            if known or (bracketed and not tools):
-                found.append(body[match.start() :])
-            continue
-        if bracketed:
-            begins = not body[: match.start()].rpartition("\n")[2].strip() and not body.startswith("(", end)
-            meant = begins or (bool(_REST_OF_LINE.match(body, end)) and (known or not tools))
-        else:
-            meant = known and bool(_REST_OF_LINE.match(body, end))
+    for _ in range(MAX_TRIES):
+        places = [match for match in (_LIST.search(body, at), _LINE.search(body, at)) if match]
+        if not places:
+            return found
+        match = min(places, key=re.Match.start)
+        end = end_of(body, match.start() if match[0].startswith("[") else match.end() - 1)
+        if end is None and _known(match[1], tools, not tools and match[0].startswith("[")):
+            return [*found, body[match.start() :]]
+        meant = end is not None and _stands_alone(body, match, end, tools)
         if meant:
             found.append(body[match.start() : end])
-        elif bracketed:
-            at = match.end()
-    return found
+        at = end if meant else match.end()
+    return [*found, body[at:]]
+
+
+def _known(name: str, tools: Tools, otherwise: bool) -> bool:
+    return name in tools or name.rpartition(".")[2] in tools or otherwise
+
+
+def _stands_alone(body: str, match: re.Match[str], end: int, tools: Tools) -> bool:
+    """Whether what looks like calls is meant as such, and no part of a sentence or a link."""
+    ends_line = bool(_REST_OF_LINE.match(body, end))
+    if not match[0].startswith("["):
+        return ends_line and _known(match[1], tools, False)
+    begins_line = not body[body.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+    if begins_line:
+        return not body.startswith("(", end)
+    return ends_line and _known(match[1], tools, not tools)
 
 
 def _calls(source: str, tools: Tools) -> list[Call]:

@@ -65,7 +65,7 @@ class LocalPolicy:
     """`temperature` 0 decodes greedily."""
 
     def __init__(self, name: str, model: LocalModel, temperature: float = 1.0, style: Style = TOOLS):
-        self.name, self.model, self.temperature, self.style = name, model, temperature, style
+        self.name, self.model, self.temperature, self.style = style.label(name), model, temperature, style
         self.rows = min(CHUNK, model.rows)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
@@ -122,7 +122,7 @@ class ServerPolicy:
         max_turn_tokens: int | None = None,
         style: Style = TOOLS,
     ):
-        self.name, self._models, self.style = model, models, style
+        self.name, self._models, self.style = style.label(model), models, style
         self._request = Request(model=model, messages=[], temperature=temperature, max_tokens=max_turn_tokens)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
@@ -162,12 +162,12 @@ class _Schemas:
 
     def __init__(self, pool: Pool, style: Style):
         self._pool, self._style = pool, style
-        self._built: dict[tuple[str, ...], list[dict]] = {}
+        self._built: dict[tuple[tuple[str, ...], ...], list[dict]] = {}
 
     def of(self, episode: Episode) -> list[dict]:
-        names = tuple(episode.offered())
+        names = tuple(map(tuple, episode.offers()))
         if names not in self._built:
-            self._built[names] = self._style.schemas([self._pool.tools[name] for name in names])
+            self._built[names] = self._style.schemas(*([self._pool.tools[n] for n in part] for part in names))
         return self._built[names]
 
 

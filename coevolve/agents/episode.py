@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from coevolve.agents import prompts
 from coevolve.agents.action_calls import NO_TOOLS, Tools
 from coevolve.agents.actions import Parsed, parse_message
@@ -96,10 +98,14 @@ class Episode:
 
     def offered(self) -> list[str]:
         """Names of the tools that the session offers in this turn, in the environment's order, later ones last."""
+        first, later = self.offers()
+        return [*first, *later]
+
+    def offers(self) -> tuple[list[str], list[str]]:
+        """Names of the tools that are offered from the beginning, and of those that turns up to this one have added."""
         opened = self.session.opened
-        return (opened.tools or list(self.tools)) + [
-            name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])
-        ]
+        added = [name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])]
+        return opened.tools or list(self.tools), added
 
     def reply(self, reply: Reply) -> list[Call]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
@@ -162,6 +168,7 @@ class Episode:
             progress=verdict.progress,
             stop_reason=self.stop_reason,
             error=self.error,
+            verdict=_said(verdict),
             tools=[s.action.tool for s in self.steps if isinstance(s.action, Call)],
             usage=self.usage,
             messages=self.messages,
@@ -220,3 +227,8 @@ class Episode:
             )
         )
         self.turn_steps += 1
+
+
+def _said(verdict: Graded) -> dict[str, Any] | msgspec.UnsetType:
+    said = {"reason": verdict.reason, "details": verdict.details}
+    return {name: value for name, value in said.items() if value} or msgspec.UNSET

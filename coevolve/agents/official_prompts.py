@@ -56,20 +56,21 @@ _QWEN_FORM = (
 )
 
 
-def documents(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The tools' own documents, with the sentence that the official loader adds."""
-    found = []
-    for tool in tools:
-        source = tool.document or {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        found.append({**source, "description": source["description"] + _SYNTAX})
-    return found
+def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
+    """The tools' own documents. Those offered from the beginning get the sentence that the official loader adds, and those
+    that a later turn adds do not."""
+    first = [{**source, "description": source["description"] + _SYNTAX} for source in map(_document, tools)]
+    return [*first, *map(_document, later)]
 
 
-def openai_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def _document(tool: Tool) -> dict[str, Any]:
+    return tool.document or {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def openai_tools(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
     """The tools as BFCL's OpenAI handler sends them: its own type names replaced, floats marked, responses kept."""
-    converted = copy.deepcopy(documents(tools))
+    converted = copy.deepcopy(documents(tools, later))
     for item in converted:
-        item["name"] = item["name"].replace(".", "_")
         item["parameters"]["type"] = "object"
         _cast(item["parameters"].get("properties", {}))
     return [{"type": "function", "function": item} for item in converted]
@@ -111,13 +112,14 @@ def results_text(calls: Sequence[Call], observations: Sequence[str]) -> str:
     """The user message that answers calls of a prompting model."""
     return repr(
         [
-            {"role": "tool", "name": _as_text(call), "content": observation}
+            {"role": "tool", "name": call_text(call), "content": observation}
             for call, observation in zip(calls, observations, strict=False)
         ]
     )
 
 
-def _as_text(call: Call) -> str:
+def call_text(call: Call) -> str:
+    """A call as BFCL writes it in text."""
     return f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 

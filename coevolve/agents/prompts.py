@@ -32,16 +32,20 @@ class Style:
     render: Callable[[list[Message], list[dict[str, Any]]], str] | None = None
     """Messages and schemas → text up to the next reply, in place of a chat template."""
 
-    def schemas(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
-        """What is handed to the server or the template as its tools."""
-        return [function_schema(tool) for tool in tools]
+    def label(self, policy: str) -> str:
+        """A policy's name in records: the same model, told otherwise, is another policy."""
+        return policy if self.name == Style.name else f"{policy} ({self.name})"
+
+    def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
+        """What is handed to the server or the template as its tools: those from the beginning, and those offered since."""
+        return [function_schema(tool) for tool in (*tools, *later)]
 
     def first(self, query: str, observation: str, tools: Sequence[Tool]) -> list[Message]:
         """The conversation up to the first user turn, after what the environment shows at the start."""
         return [user_message(f"{observation}\n\n{query}" if observation else query)]
 
     def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
-        """A later user turn. `added` tools are offered from it on; `told` if the policy gets the schemas anew."""
+        """A user turn after the first. `added` tools are offered from it on; `told` if the policy gets the schemas anew."""
         return user_message(query if told or not added else f"{self._added(added)}\n{query}")
 
     def results(self, reply: Message, calls: Sequence[Call], observations: list[str]) -> list[Message]:
@@ -55,14 +59,14 @@ class Style:
 class OpenAI(Style):
     name = "openai"
 
-    def schemas(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
-        return official_prompts.openai_tools(tools)
+    def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
+        return official_prompts.openai_tools(tools, later)
 
 
 class Prompting(Style):
     name = "prompting"
 
-    def schemas(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
         return []
 
     def first(self, query: str, observation: str, tools: Sequence[Tool]) -> list[Message]:
@@ -76,18 +80,21 @@ class Prompting(Style):
         return [user_message(official_prompts.results_text(calls, observations))]
 
     def _added(self, tools: Sequence[Tool]) -> str:
-        return repr(official_prompts.documents(tools))
+        return repr(official_prompts.documents([], tools))
 
 
 class QwenFC(Style):
     name = "qwen-fc"
     render = staticmethod(official_prompts.qwen_fc)
 
-    def schemas(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
         return official_prompts.documents(tools)
 
     def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
         return super().next(query, added, told=False)
+
+    def _added(self, tools: Sequence[Tool]) -> str:
+        return repr(official_prompts.documents([], tools))
 
 
 STYLES = {style.name: style for style in (Style(), OpenAI(), Prompting(), QwenFC())}

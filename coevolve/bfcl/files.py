@@ -28,6 +28,7 @@ import msgspec
 from coevolve import jsonl
 from coevolve.agents.action_calls import from_python
 from coevolve.agents.action_values import Unreadable
+from coevolve.agents.official_prompts import call_text
 from coevolve.environments.protocol import Tool
 from coevolve.errors import BadInput, UsageError
 from coevolve.records import Call, Rollout, Start, Step, Task, Verifier, task_id
@@ -106,12 +107,7 @@ def answer(name: str, task: Task) -> Answer:
     """Raises UsageError for a solution that is code."""
     if any(isinstance(action, str) for turn in task.solution for action in turn):
         raise UsageError(f"task {task.id}: its solution is no list of calls")
-    return Answer(name, [[to_python(call) for call in turn] for turn in task.solution])
-
-
-def to_python(call: Call) -> str:
-    """The call as BFCL writes it in answers."""
-    return f"{call.tool}({','.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+    return Answer(name, [[call_text(call) for call in turn] for turn in task.solution])
 
 
 def result(name: str, rollout: Rollout, tools: Mapping[str, Tool]) -> dict[str, Any]:
@@ -146,7 +142,7 @@ def misread(step: Step, functions: set[str]) -> str:
         return f"{call.tool} is none of the tools, but means something to the official executor"
     if step.error in _NEVER_RUN:
         return f"{call.tool} was refused here ({step.error}) and would be run there"
-    for match in _BEFORE_BRACKET.finditer(to_python(call), len(call.tool)):
+    for match in _BEFORE_BRACKET.finditer(call_text(call), len(call.tool)):
         if match[1] in functions:
             return f"the text {match[0]}( in an argument of {call.tool} would be rewritten"
     return ""

@@ -75,6 +75,7 @@ class Limits(Struct, frozen=True):
     max_steps: int = 30
     """Actions per episode."""
     max_steps_per_turn: int | None = None
+    """Replies with calls to one turn of the user's; one more fails the episode."""
     """Replies that act, per user turn; one more fails the episode."""
 
 
@@ -124,6 +125,8 @@ class Graded(Struct, frozen=True, kw_only=True):
     score: float
     progress: float = 0.0
     reason: str = ""
+    details: dict[str, Any] = {}
+    """What the environment tells beside the verdict; never part of it."""
 
 
 class NewStart(Struct, frozen=True):

@@ -18,7 +18,6 @@ from coevolve.environments import install
 from coevolve.errors import UsageError
 
 
-
 class BuiltIn(NamedTuple):
     """A worker of the toolkit's own."""
 

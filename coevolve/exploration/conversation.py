@@ -11,6 +11,7 @@ Nothing but the model's own replies decides what happens next: text of the envir
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import Any
 
@@ -95,7 +96,11 @@ class Conversation:
             self._own[self.state, step.action.tool, tuple(step.action.arguments)] += 1
         self.state = step.state or self.state
         text = prompt.render(
-            observation=clip(step.observation, LONGEST), error=step.error, left=left, tried=self._tried()
+            observation=clip(step.observation, LONGEST),
+            error=_word(step.error),
+            changed=bool(step.effects),
+            left=left,
+            tried=self._tried(),
         )
         self._answer(text)
 
@@ -115,6 +120,11 @@ class Conversation:
         return [
             f"{call} ×{times}" for call, times in sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))[:TRIED]
         ]
+
+
+def _word(error: str | None) -> str | None:
+    """The kind of error if it is a word; anything longer stays out of the instructions, the observation tells it anyway."""
+    return error if error is None or re.fullmatch(r"\w{1,40}", error) else "error"
 
 
 def offered(plan: Plan, opened: Opened, memory: Memory, rng: random.Random) -> dict[str, Tool]:

@@ -2,8 +2,8 @@
 
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
 `Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
-that meets a fault of the environment is dropped and counted; more than `MAX_FAULTS` of them stop the run. An action that ends
-its session (`Result.fatal`) ends its episode only.
+that did from the same start state what another did is left out. One that meets a fault of the environment is dropped and
+counted; more than `MAX_FAULTS` of them stop the run. An action that ends its session (`Result.fatal`) ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
 research/tiny2.md (coverage of the inventory does most of the work, so guided mode always mixes it in).
@@ -47,7 +47,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
-        self.contexts = self.planned = self.dropped = self.lost = self.refused = 0
+        self.contexts = self.planned = self.dropped = self.lost = self.refused = self.repeated = 0
         self.fault = ""
 
     def add(self, exploration: Exploration) -> None:
@@ -71,6 +71,8 @@ class Tally:
             found.append(f"{mode}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
         if resumed:
             found.append(f"{resumed} episodes from the journal")
+        if self.repeated:
+            found.append(f"left out {self.repeated} that repeat another")
         if self.refused:
             found.append(f"{self.refused} reflections refused")
         if self.lost:
@@ -113,11 +115,18 @@ def explore(
     tally.contexts = len(contexts)
     thoughts = mind.reflections([focus for focus, _ in contexts], pool.tools) if mind else [None] * len(contexts)
     tally.refused = mind.refused if mind else 0
+    seen: set[str] = set()
     block, runs = (MIND_BLOCK, mind.run) if mind else (BLOCK, run)
     for begin in range(0, settings.episodes, block):
         indices = range(begin, min(begin + block, settings.episodes))
         plans = _plans(indices, contexts, thoughts, memory, settings)
-        yield from _block(pool, plans, memory, settings, journal, tally, runs)
+        for exploration in _block(pool, plans, memory, settings, journal, tally, runs):
+            if exploration.id in seen:
+                tally.repeated += 1
+            else:
+                seen.add(exploration.id)
+                tally.add(exploration)
+                yield exploration
 
 
 def _block(
@@ -139,9 +148,7 @@ def _block(
     for episode in finished.values():
         if episode:
             visited = memory.learn(episode.exploration, episode.lessons, episode.opened)
-            exploration = replace(episode.exploration, visited=visited)
-            tally.add(exploration)
-            yield exploration
+            yield replace(episode.exploration, visited=visited)
     tally.planned += len(plans)
     if tally.dropped > max(FEW_FAULTS, MAX_FAULTS * tally.planned):
         raise CoevolveError(f"{pool.name}: {tally.dropped} of {tally.planned} episodes {tally.faults()}")
@@ -157,20 +164,24 @@ def _plans(
     rounds = settings.rounds
     aimed = [index for index in indices if index < len(contexts) * rounds]
     plans = [
-        _reflected(guided(*contexts[index // rounds], index, index % rounds, memory, rng), thoughts[index // rounds])
+        _reflected(
+            guided(*contexts[index // rounds], index, index % rounds, memory, rng), thoughts[index // rounds], memory
+        )
         for index in aimed
     ]
     return plans + coverage([index for index in indices if index not in aimed], memory, rng)
 
 
-def _reflected(plan: Plan, thought: Reflection | Exception | None) -> Plan:
-    """The plan with a model's reflection in place of the facts; lost where the model gave none."""
+def _reflected(plan: Plan, thought: Reflection | Exception | None, memory: Memory) -> Plan:
+    """The plan with a model's reflection in place of the facts, in a start state that has its tools; lost where the model
+    gave none."""
     if isinstance(thought, Exception):
         return plan._replace(lost=True)
     if thought is None:
         return plan
     aim = thought.tools[:AIMS] or plan.context.aim
-    return plan._replace(context=replace(plan.context, reflection=thought.text(), aim=aim))
+    app = plan.app or next((memory.tools[name].app for name in aim if name in memory.tools), "") or None
+    return plan._replace(app=app, context=replace(plan.context, reflection=thought.text(), aim=aim))
 
 
 def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings) -> list[tuple[Focus, Pattern]]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from coevolve.agents.transcript import clip, tokens, transcript
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.context import Focus, facts
-from coevolve.models.chat import Rejected, Request
+from coevolve.models.chat import Full, Rejected, Request
 from coevolve.models.prompts import Prompt
 from coevolve.models.service import Models
 from coevolve.records import Trajectory
@@ -50,7 +50,8 @@ class Reflection(Struct, frozen=True):
 async def reflect(
     models: Models, request: Request, prompt: Prompt, focus: Focus, tools: Mapping[str, Tool], budget: int
 ) -> Reflection | None:
-    """The model's reflection on a focus; None where its answer was refused. `request` holds the model and its parameters."""
+    """The model's reflection on a focus; None where its answer was refused, or the evidence is
+    too long for it. `request` holds the model and its parameters."""
     text = prompt.render(
         facts=facts(focus),
         query=focus.lead.task.query if focus.lead.task else [],
@@ -61,7 +62,7 @@ async def reflect(
     messages = [{"role": "user", "content": text}]
     try:
         found = await models.ask(replace(request, messages=messages, prompt_version=prompt.version), Reflection)
-    except Rejected:
+    except (Rejected, Full):
         return None
     return Reflection(found.where, found.why, found.explore, [name for name in found.tools if name in tools])
 

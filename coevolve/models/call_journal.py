@@ -1,12 +1,13 @@
-"""The journal of paid calls: one file per answer, named by the hash of what was asked.
+"""The journal of paid calls: append-only files of answers, found by the hash of what was asked.
 
-    journal/3f/3f2a….json      {"stage": …, "request": …, "reply": …, "usage"…, "seconds": …, "cost": …}
-    journal/lock               nothing: processes lock its bytes, one per call
+    journal/3.jsonl     {"key": "3f2a…", "stage": …, "asked": …, "reply": …, "seconds": …, "retries": …, "cost": …}
+    journal/lock        nothing: processes lock its bytes, one per call
 
-An answer is written beside its name and renamed, so that it is there whole or not at all, whatever is killed. Several
-processes may use one journal: the second to ask a question that another is asking waits for that answer (a lock that dies
-with its holder), and asks itself if the other failed. A file that cannot be read, as a power cut may leave it, is a miss and
-a warning. Without calls (`--offline`) a journal is a cassette: copy it, commit it, play it.
+The first digit of the key chooses the file; a file is indexed when it is first needed, and read on where other processes
+append. A line that a killed process left torn is no answer, and never spoils the line after it; one that cannot be read is
+said and asked again. Several processes may use one journal: the second to ask a question that another is asking waits for
+that answer (a lock that dies with its holder), and asks itself if the other failed. Without calls (`--offline`) a journal is
+a cassette: copy it, commit it, play it.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from coevolve.errors import WriteFailed
-from coevolve.jsonl import warn
+from coevolve.jsonl import encode, warn
 from coevolve.models.chat import Reply
 
 SHORTEST, LONGEST = 0.02, 0.5
 """Seconds between two looks at a lock that another process holds."""
+_HEAD = b'{"key":"'
+_KEY = slice(len(_HEAD), len(_HEAD) + 32)
 
 
 class Asked(Struct, frozen=True):
@@ -43,6 +45,7 @@ class Asked(Struct, frozen=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """An answer and what it took."""
 
+    key: str
     stage: str
     asked: Asked
     reply: Reply
@@ -55,46 +58,39 @@ _decoder = msgspec.json.Decoder(Entry)
 
 
 class CallJournal:
-    """`writes=False` creates nothing on disk."""
+    """`writes=False` creates nothing on disk. Raises WriteFailed, before anything is paid, where nothing can be written."""
 
     def __init__(self, directory: str | os.PathLike[str], writes: bool = True):
         self.directory = Path(directory)
+        self._writes = writes
+        self._files: dict[str, _File] = {}
         self._lock: int | None = None
         if writes:
-            self._open()
-
-    def _open(self) -> None:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise WriteFailed(f"{self.directory}: cannot write: {error.strerror}") from error
+            with _failing(self.directory):
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
+        """Files and locks; the journal is not to be used after it."""
+        for file in self._files.values():
+            file.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def get(self, key: str) -> Entry | None:
-        path = self._path(key)
-        try:
-            return _decoder.decode(path.read_bytes())
-        except FileNotFoundError:
+        raw = self._file(key).find(key.encode())
+        if raw is None:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
-            warn(f"{path}: cannot be read, asking again: {error}")
+        try:
+            return _decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            warn(f"{self.directory}: answer {key} cannot be read, asking again: {error}")
             return None
 
-    def put(self, key: str, entry: Entry) -> None:
-        path = self._path(key)
-        try:
-            path.parent.mkdir(exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=f".{key}.", suffix=".tmp", dir=path.parent)
-            with open(handle, "wb") as stream:
-                stream.write(msgspec.json.encode(entry) + b"\n")
-            os.replace(temporary, path)
-        except OSError as error:
-            raise WriteFailed(f"{self.directory}: cannot write: {error.strerror}") from error
+    def put(self, entry: Entry) -> None:
+        with _failing(self.directory):
+            self._file(entry.key).append(encode(entry))
 
     @contextlib.asynccontextmanager
     async def asking(self, key: str) -> AsyncIterator[None]:
@@ -117,5 +113,67 @@ class CallJournal:
             return False
         return True
 
-    def _path(self, key: str) -> Path:
-        return self.directory / key[:2] / f"{key}.json"
+    def _file(self, key: str) -> _File:
+        name = key[0]
+        if name not in self._files:
+            with _failing(self.directory):
+                self._files[name] = _File(self.directory / f"{name}.jsonl", self._writes)
+        return self._files[name]
+
+
+class _File:
+    """One file of the journal, with the places of its lines by key; of two lines with one key the later counts."""
+
+    def __init__(self, path: Path, writes: bool):
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._scanned = 0
+        self._handle: int | None = None
+        with contextlib.suppress(FileNotFoundError):  # reading only: a cassette need not have every file
+            mode = os.O_RDWR | os.O_APPEND | os.O_CREAT if writes else os.O_RDONLY
+            self._handle = os.open(path, mode, 0o666)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def find(self, key: bytes) -> bytes | None:
+        """The line, without its end."""
+        if self._handle is None:
+            return None
+        if key not in self._places:
+            self._scan()
+        place = self._places.get(key)
+        return os.pread(self._handle, place[1], place[0]) if place else None
+
+    def append(self, line: bytes) -> None:
+        """The whole line or, if the disk is full or the process killed, a part that counts for nothing."""
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        try:
+            end = os.fstat(self._handle).st_size
+            if end and os.pread(self._handle, 1, end - 1) != b"\n":
+                line = b"\n" + line
+            while line:
+                line = line[os.write(self._handle, line) :]
+        finally:
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
+        self._scan()
+
+    def _scan(self) -> None:
+        """Takes in the whole lines that were appended since."""
+        size = os.fstat(self._handle).st_size
+        data = os.pread(self._handle, size - self._scanned, self._scanned) if size > self._scanned else b""
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            if data.startswith(_HEAD, start):
+                self._places[data[start:end][_KEY]] = (self._scanned + start, end - start)
+            start = end + 1
+        self._scanned += start
+
+
+@contextlib.contextmanager
+def _failing(directory: Path) -> Iterator[None]:
+    """Errors of the file system in the user's words."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteFailed(f"{directory}: the journal cannot be written: {error.strerror}") from error

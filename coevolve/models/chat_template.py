@@ -42,7 +42,13 @@ class Chat:
 
     def prompt(self, messages: list[Message], tools: list[dict[str, Any]] | None = None) -> list[int]:
         """Token ids of the conversation up to where the first reply begins."""
-        return self.encode(self._render(messages, tools or None, True))
+        from jinja2 import TemplateError
+
+        try:
+            return self.encode(self._render(messages, tools or None, True))
+        except TemplateError as error:
+            name = self.tokenizer.name_or_path
+            raise UsageError(f"{name}: its chat template cannot show this conversation: {error}") from None
 
     def suffix(self, messages: list[Message]) -> list[int]:
         """Token ids between the end token of a reply and the start of the next one, with the messages between them."""

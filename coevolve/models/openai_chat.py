@@ -14,6 +14,7 @@ the other characters and mapped back.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -24,6 +25,7 @@ from coevolve.errors import CoevolveError, MissingDependency, Unreachable
 from coevolve.models.chat import Full, Message, Reply, Request, reply
 
 RETRIES = 4
+POOLS = 4
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONTEXT = re.compile(r"context[_ ](length|window|size)|maximum context|too many tokens", re.I)
@@ -38,9 +40,13 @@ class Answered(NamedTuple):
 
 
 class ChatClient:
-    """`timeout` is in seconds, of one attempt. `base_url` None is OPENAI_BASE_URL, else OpenAI's own. Belongs to one event loop."""
+    """`timeout` is in seconds, of one attempt. `base_url` None is OPENAI_BASE_URL, else OpenAI's own. Belongs to one event loop.
 
-    def __init__(self, base_url: str | None, timeout: float = 600.0):
+    `concurrency` is how many calls are expected at a time: their connections are spread over several pools, since a pool looks
+    at every idle connection it has for every call.
+    """
+
+    def __init__(self, base_url: str | None, timeout: float = 600.0, concurrency: int = 1):
         try:
             import openai
         except ImportError as error:
@@ -49,12 +55,16 @@ class ChatClient:
             ) from error
         self._openai = openai
         self._key = os.environ.get("OPENAI_API_KEY") or "none"
-        self._client = openai.AsyncOpenAI(api_key=self._key, base_url=base_url, timeout=timeout, max_retries=RETRIES)
-        self._url = _shown(str(self._client.base_url))
+        options = {"api_key": self._key, "base_url": base_url, "timeout": timeout, "max_retries": RETRIES}
+        pools = max(1, min(POOLS, concurrency // POOLS))
+        self._clients = [openai.AsyncOpenAI(**options) for _ in range(pools)]
+        self._turns = itertools.cycle(self._clients)
+        self._url = _shown(str(self._clients[0].base_url))
         self._without_schema: set[str] = set()
 
     async def close(self) -> None:
-        await self._client.close()
+        for client in self._clients:
+            await client.close()
 
     async def complete(self, request: Request) -> Answered:
         names = _names(request.tools)
@@ -70,7 +80,7 @@ class ChatClient:
         """The raw response; asks again without the schema where the server has no structured answers."""
         schema = request.model not in self._without_schema
         try:
-            return await self._client.post(
+            return await next(self._turns).post(
                 "/chat/completions", cast_to=object, body=_body(request, names, schema), options=_RAW
             )
         except self._openai.APIError as error:
@@ -126,7 +136,8 @@ def _names(tools: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _renamed(tool: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    return {**tool, "function": {**tool["function"], "name": names[tool["function"]["name"]]}}
+    name = tool["function"]["name"]
+    return tool if names[name] == name else {**tool, "function": {**tool["function"], "name": names[name]}}
 
 
 def _outgoing(messages: list[Message], names: dict[str, str]) -> list[Message]:

@@ -53,8 +53,12 @@ def load(name: str, directory: str | None = None) -> Prompt:
 
 def fence(text: Any) -> str:
     """The text between marks that it cannot imitate; what is no text is shown as JSON."""
-    text = text if isinstance(text, str) else msgspec.json.encode(text).decode()
-    mark = f"data-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    if not isinstance(text, str):
+        try:
+            text = msgspec.json.encode(text).decode()
+        except TypeError:
+            text = str(text)  # of an undefined variable: jinja's own error
+    mark = f"data-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return f"<{mark}>\n{text}\n</{mark}>"
 
 

@@ -65,7 +65,7 @@ class Models:
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
         self._journal = CallJournal(options.journal or home() / "journal", writes=not options.offline)
-        self._client = None if options.offline else ChatClient(options.base_url, options.timeout)
+        self._client = None if options.offline else ChatClient(options.base_url, options.timeout, options.concurrency)
         self._runner = asyncio.Runner()
         self._asking: dict[str, asyncio.Task[Reply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
@@ -143,7 +143,7 @@ class Models:
         """
         lane = _Lane(items, function, width or self.options.concurrency)
         try:
-            while self._runner.run(lane.front()):
+            while lane.ready() or self._runner.run(lane.front()):
                 yield lane.take()
         finally:
             if not self._closing:
@@ -177,8 +177,16 @@ class Models:
         cost = self.spending.price(request.model, reply)
         last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
         asked = Asked(request.model, request.prompt_version, request.sample, len(request.messages), last)
-        entry = Entry(stage=self.spending.stage, asked=asked, reply=reply, seconds=seconds, retries=retries, cost=cost)
-        self._journal.put(key, entry)
+        entry = Entry(
+            key=key,
+            stage=self.spending.stage,
+            asked=asked,
+            reply=reply,
+            seconds=seconds,
+            retries=retries,
+            cost=cost,
+        )
+        self._journal.put(entry)
         totals.paid.add(reply, seconds, retries, cost)
         return reply
 
@@ -203,14 +211,18 @@ class _Lane:
         while True:
             if not self._failed():
                 self._fill()
-            if not self._queue or self._queue[0].done():
+            if self.ready() or not self._queue:
                 return bool(self._queue)
             self._moved.clear()
             await self._moved.wait()
 
+    def ready(self) -> bool:
+        """The first item is done."""
+        return bool(self._queue) and self._queue[0].done()
+
     def _failed(self) -> bool:
         """The next result is an exception: nothing more is begun."""
-        return bool(self._queue) and self._queue[0].done() and self._queue[0].exception() is not None
+        return self.ready() and self._queue[0].exception() is not None
 
     def take(self) -> Any:
         return self._queue.popleft().result()

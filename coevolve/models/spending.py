@@ -20,6 +20,9 @@ from msgspec import Struct
 from coevolve.errors import BudgetReached, UsageError
 from coevolve.models.chat import Reply
 
+RECORD = "model_calls.jsonl"
+"""In a run directory: one line of totals per command and model."""
+
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """Per million tokens."""
@@ -70,6 +73,15 @@ class Spent(Struct):
         self.retries += retries
         self.seconds = round(self.seconds + seconds, 3)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def merge(self, other: Spent) -> None:
+        self.calls += other.calls
+        self.prompt_tokens += other.prompt_tokens
+        self.cached_tokens += other.cached_tokens
+        self.completion_tokens += other.completion_tokens
+        self.retries += other.retries
+        self.seconds = round(self.seconds + other.seconds, 3)
+        self.cost = None if self.cost is None or other.cost is None else self.cost + other.cost
 
 
 class Totals(Struct):

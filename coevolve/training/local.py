@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coevolve.agents.drivers import LocalPolicy
+from coevolve.agents.prompts import style
 from coevolve.agents.rollout import rollouts
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.models.transformers_lm import LocalModel, identity
@@ -58,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
     max_tokens: int | None = None
     max_turn_tokens: int | None = None
+    prompt: str = "tools"
     lora_rank: int | None = None
     dtype: str | None = None
     keep_tokens: bool = False
@@ -124,7 +126,7 @@ class _Trainer:
             saved = torch.load(state.checkpoint / "optimizer.pt", map_location=self._model.device, weights_only=True)
             self._optimizer.load_state_dict(saved)
         self._reference = self._frozen(device, threads)
-        self._policy = LocalPolicy(identity(settings.model), self._model, settings.temperature)
+        self._policy = LocalPolicy(identity(settings.model), self._model, settings.temperature, style(settings.prompt))
         self._objective = Objective(
             settings.beta,
             grpo.Clip(settings.clip_low, settings.clip_high, settings.clip_dual),
@@ -204,7 +206,7 @@ class _Trainer:
                 "iteration": iteration,
                 "groups": len(batch.tasks),
                 "informative_share": informative / len(batch.tasks),
-                "newest_share": batch.newest / len(batch.tasks),
+                "made_share": sum(task.origin.iteration > 0 for task in batch.tasks) / len(batch.tasks),
                 "lr": self._settings.lr,
                 "seconds_rollout": round(seconds_rollout, 4),
                 **_rollout_metrics(played, rewards),
@@ -229,6 +231,7 @@ def _load(settings: Settings, name: str, device: str | None, threads: int | None
         lora_rank=lora_rank,
         max_tokens=settings.max_tokens,
         max_turn_tokens=settings.max_turn_tokens,
+        render=style(settings.prompt).render,
     )
 
 

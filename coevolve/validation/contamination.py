@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from coevolve.environments.client import Pool
+from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import Episode, Job, outcome, replay
 from coevolve.records import Task, content_id
@@ -33,25 +33,24 @@ class HeldOut:
         for task, episode in zip(tasks, episodes, strict=True):
             name = task.start.name or task.id
             if isinstance(episode, Episode):
-                self._states[episode.opened.state] = name
-                self._marks |= dict.fromkeys(_achieved(self._tools, task, episode), name)
-            self._marks |= dict.fromkeys(_said(task), name)
+                self._states.setdefault(episode.opened.state, name)
+            for mark in _marks(self._tools, task, episode):
+                self._marks.setdefault(mark, name)
 
     def touches(self, task: Task, episode: Episode) -> str | None:
         """What a replayed task shares with a held-out one, in words; None if nothing."""
         if name := self._states.get(episode.opened.state):
             return f"begins in the start state of held-out task {name}"
-        marks = [*_said(task), *_achieved(self._tools, task, episode)]
+        marks = _marks(self._tools, task, episode)
         return next((f"is held-out task {self._marks[mark]}" for mark in marks if mark in self._marks), None)
 
 
-def _said(task: Task) -> Iterator[str]:
+def _marks(tools: dict[str, Tool], task: Task, episode: Episode | Fault) -> Iterator[str]:
+    """What a task is known by, whatever its start state."""
     turns = [re.findall(r"\w+", turn.lower()) for turn in task.query]
     yield content_id("query", turns)
     yield from (content_id("turn", turn) for turn in turns if len(turn) >= LONG_TURN)
-
-
-def _achieved(tools: dict[str, Tool], task: Task, episode: Episode) -> Iterator[str]:
     if sum(map(len, task.solution)) >= FEW_CALLS:
         yield content_id("calls", [action for turn in task.solution for action in turn])
-        yield content_id("outcome", outcome(tools, Job(task.start, task.solution), episode))
+        if isinstance(episode, Episode):
+            yield content_id("outcome", outcome(tools, Job(task.start, task.solution), episode))

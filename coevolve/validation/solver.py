@@ -51,7 +51,9 @@ def _judged(verdict: Verdict, attempts: list[Rollout], solver: Solver) -> Verdic
     if verdict.gate == "paper" and not any(rollout.success or _reward(rollout) > 0 for rollout in tried):
         return replace(judged, verdict="invalid", reason="no attempt succeeds or has a reward")
     if solved < solver.least:
-        return replace(judged, verdict="invalid", reason=f"solved {solved} of {len(tried)} times, fewer than {solver.least}")
+        return replace(
+            judged, verdict="invalid", reason=f"solved {solved} of {len(tried)} times, fewer than {solver.least}"
+        )
     return judged
 
 

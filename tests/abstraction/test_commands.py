@@ -8,9 +8,9 @@ import time
 import pytest
 from abstraction_support import SHOP
 
-from conftest import COEVOLVE, run
 from coevolve.jsonl import encode
 from coevolve.records import Call, Exploration, Signal, Start, Statistic, Task
+from conftest import COEVOLVE, run
 
 
 @pytest.fixture(scope="module")

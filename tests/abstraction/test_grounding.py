@@ -23,6 +23,7 @@ TOOLS = {
         tool("mail.list", "mail", language=Language(refer={"subjects": "my subjects"})),
         tool("mail.read", "mail", "name", language=Language(refer={"text": "the note of {name}"})),
         tool("farm.set", "farm", "id", "text", language=Language(do=["set {id} to {text}"], lookup_only=["id"])),
+        tool("mail.send", "mail", "to", "text", language=Language(do=["send {text} to {to}"], literal=["text"])),
         tool("plain", "other", "text"),
     ]
 }
@@ -57,6 +58,23 @@ def test_an_observed_value_without_a_phrase_is_unknowable_unless_known():
     steps = [("farm.find", {"name": "Ann"}, {"label": "amber"}), ("plain", {"text": "amber"}, {})]
     assert traced(*steps).problems[1] == "unknowable"
     assert traced(*steps, values={"text": ["amber"]}).problems[1] is None
+
+
+def test_a_literal_parameter_is_said_or_unusable():
+    """A message is no look-up, though a phrase for the value exists; it may be one that the user knows."""
+    steps = [("mail.read", {"name": "Ann"}, {"text": "amber"}), ("mail.send", {"to": "Bob", "text": "amber"}, {})]
+    assert (traced(*steps).links[1], traced(*steps).problems[1]) == ({}, "unknowable")
+    known = traced(*steps, values={"mail.send.text": ["amber"]})
+    assert (known.links[1], known.problems[1]) == ({}, None)
+
+
+def test_an_item_of_a_list_is_not_referred_to_but_a_whole_list_is():
+    """Two subjects in a list of three would have to be told apart from the third; all of them are "my subjects"."""
+    listed = ("mail.list", {}, {"subjects": ["red", "blue"]})
+    whole = traced(listed, ("farm.set", {"id": "i1", "text": ["red", "blue"]}, {}), values={"id": ["i1"]})
+    assert whole.links[1] == {("text",): Source(0, ("subjects",))}
+    part = traced(listed, ("farm.set", {"id": "i1", "text": ["blue", "green"]}, {}), values={"id": ["i1"]})
+    assert (part.links[1], part.problems[1]) == ({}, "unknowable")
 
 
 def test_failed_unknown_and_coded_steps_are_unusable():

@@ -9,7 +9,7 @@ from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import Trace
 from coevolve.abstraction.turns import Turn
 from coevolve.abstraction.writers import LONGEST, Unsayable, Writer
-from coevolve.environments.protocol import Language, Opened, Tool
+from coevolve.environments.protocol import Language, Opened, Result, Tool
 from coevolve.provenance import Source
 from coevolve.records import Call, Start, Step
 
@@ -28,7 +28,8 @@ def request(tools, calls, links=None, observations=None, clauses=None):
     ]
     links = [(links or {}).get(i, {}) for i in range(len(calls))]
     trace = Trace(Start("s"), Opened(), steps, links, [None] * len(calls), [True] * len(calls))
-    found = Slice((len(calls) - 1,), frozenset(), dict(enumerate(calls)), {})
+    results = {i: Result(observation=step.observation) for i, step in enumerate(steps)}
+    found = Slice((len(calls) - 1,), frozenset(), dict(enumerate(calls)), results)
     writer = Writer(trace, {t.name: t for t in tools}, found, random.Random("words"))
     return writer.request(Turn(list(range(len(calls))), clauses or [len(calls) - 1]))
 
@@ -64,6 +65,39 @@ def test_observed_values_are_said_as_the_phrase_of_their_call():
     links = {1: {("b",): Source(0, ("text",))}, 2: {("a",): Source(1, ("price",))}}
     said = request(tools, calls, links, {0: {"text": "tea"}, 1: {"price": 31}})
     assert said == "pay the price of what the note of Ann names"
+
+
+def test_a_phrase_is_not_wedged_into_another():
+    """At its end a phrase may hold another one, in its middle a bare name alone: who would untangle the rest?"""
+    tools = [
+        tool("rate", refer={"value": "the value of {a} in {b}"}),
+        tool("named", refer={"key": "{a}"}),
+        tool("pay", do=["pay {a}"]),
+    ]
+    calls = [Call("rate", {"a": 7, "b": "EUR"}), Call("rate", {"a": 12, "b": "YEN"}), Call("pay", {"a": 19})]
+    links = {1: {("a",): Source(0, ("value",))}, 2: {("a",): Source(1, ("value",))}}
+    with pytest.raises(Unsayable, match="nested_lookup"):
+        request(tools, calls, links, {0: {"value": 12}, 1: {"value": 19}})
+    calls[0], links[1] = Call("named", {"a": "Ann"}), {("a",): Source(0, ("key",))}
+    said = request(tools, calls, links, {0: {"key": 12}, 1: {"value": 19}})
+    assert said == "pay the value of Ann in YEN"
+
+
+def test_a_phrase_that_two_outputs_answer_differently_is_none():
+    """The one from logging in, after logging in twice: which? Where both outputs agree, it does not matter."""
+    tools = [tool("login", do=["log in"], refer={"token": "the one from logging in"}), tool("pay", do=["pay {a}"])]
+    calls = [Call("login", {}), Call("login", {}), Call("pay", {"a": "t2"})]
+    links = {2: {("a",): Source(1, ("token",))}}
+    with pytest.raises(Unsayable, match="ambiguous_reference"):
+        request(tools, calls, links, {0: {"token": "t1"}, 1: {"token": "t2"}})
+    assert request(tools, calls, links, {0: {"token": "t2"}, 1: {"token": "t2"}}) == "pay the one from logging in"
+
+
+def test_a_default_that_matters_is_said():
+    """What the language says of an absent argument stands where the argument would."""
+    go = tool("count", do=["count the"], optional={"lines": " {lines}"}, absent={"lines": " lines", "doors": " here"})
+    assert request([go], [Call("count", {"lines": "words"})]) == "count the words here"
+    assert request([go], [Call("count", {})]) == "count the lines here"
 
 
 def test_an_observed_value_inside_an_object_is_not_said():

@@ -234,6 +234,19 @@ def test_openai_messages(message, calls, issues):
     assert (parsed.calls, len(parsed.issues)) == (calls, issues)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 150_000, "ls(" * 50_000, "[ls(" * 40_000, "[ls('" + "a" * 190_000, "[x(]" * 40_000, "ls()\n" * 30_000, "{" * 150_000,
+     "<tool_call>{" * 12_000, '{"name": "a", "arguments": ' * 5_000, "[ls('" + "\\" * 180_000, " " * 190_000 + "x", "<|a|>" * 30_000 + "x"],
+    ids=lambda text: repr(text[:12]),
+)  # fmt: skip
+def test_endless_replies_end(text):
+    """Size and nesting cost little, and give no call."""
+    parsed = parse(text, TOOLS)
+    assert parsed.calls == [] and len(parsed.issues) <= 8
+
+
 def test_nothing_is_evaluated(tmp_path, monkeypatch):
     """Text that would write a file, import or call something when evaluated does nothing."""
     monkeypatch.chdir(tmp_path)

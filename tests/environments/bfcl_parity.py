@@ -168,7 +168,9 @@ def verdicts(count: int, seed: int) -> dict:
         entry = draw.choice(list(data.entries(category).values()))
         kind, turns = mutate(draw, data.answer(entry["id"]), pool)
         expected = official_verdict(f"m{number}", entry, turns, raw[category][entry["id"]])
-        strict, default = (judge(official_scene(entry, mode), turns, data.answer(entry["id"])) for mode in (True, False))
+        strict, default = (
+            judge(official_scene(entry, mode), turns, data.answer(entry["id"])) for mode in (True, False)
+        )
         found = "valid" if strict.valid else strict.error
         tally[expected] += 1
         kinds[kind] += 1
@@ -187,7 +189,9 @@ def verdicts(count: int, seed: int) -> dict:
 def main(count: int = 4000, seed: int = 0) -> int:
     report = {category: outputs(category) for category in data.CATEGORIES} | {"verdicts": verdicts(count, seed)}
     print(json.dumps(report, indent=1))
-    return int(bool(report["verdicts"]["different"]) or any(any(report[c]["different"].values()) for c in data.CATEGORIES))
+    return int(
+        bool(report["verdicts"]["different"]) or any(any(report[c]["different"].values()) for c in data.CATEGORIES)
+    )
 
 
 if __name__ == "__main__":

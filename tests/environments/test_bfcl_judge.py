@@ -112,8 +112,7 @@ def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
         ([[INTO, MAKE], [MOVE, MEAN]], False, "instance_state_mismatch in turn 1"),
         ([[INTO, MAKE, MOVE], [("mean", {"numbers": [4, 8]})]], False, "execution_response_mismatch in turn 2"),
         ([[INTO, MAKE, MOVE], [MEAN], [("pwd", {})]], False, "force_terminated in turn 3"),
-        ([[("pwd", {})] * 18 + [INTO, MAKE, MOVE], [MEAN]], False, "force_terminated in turn 1"),
-        ([[("pwd", {})] * 17 + [INTO, MAKE, MOVE], [MEAN]], True, ""),
+        ([[("pwd", {})] * 30 + [INTO, MAKE, MOVE], [MEAN]], True, ""),
         ([[], []], False, "empty_turn_model_response in turn 1"),
     ],
 )
@@ -130,6 +129,24 @@ def test_progress_grows_with_what_is_done_and_is_one_only_on_success(bfcl):
     found.append(run(bfcl, PAIR, PAIR.solution).progress)
     assert found[0] == 0.0 and found[-1] == 1.0
     assert found == sorted(found) and len(set(found)) == len(found)
+
+
+SUM = made(Start(config={"classes": ["MathAPI"], "state": {}}), [("add", {"a": 1, "b": 2})])
+
+
+def test_what_the_official_verdict_does_not_see_is_told_beside_it(bfcl):
+    """Wasted calls and the wrong current folder cost nothing, 1.0 for 1 costs the task: so the verdict, and so the details."""
+    wasteful = run(
+        bfcl, PAIR, [[Call("ls"), Call("ls"), *PAIR.solution[0], Call("cd", {"folder": ".."})], PAIR.solution[1]]
+    )
+    assert wasteful.success and wasteful.details == {
+        "calls": 7,
+        "reference_calls": 4,
+        "hidden_state_differs": ["GorillaFileSystem"],
+        "valid_if_typed": True,
+    }
+    grades = [run(bfcl, SUM, [[Call("add", {"a": 1.0, "b": b})]]) for b in (2, 4)]
+    assert [(grade.success, grade.details["valid_if_typed"]) for grade in grades] == [(False, True), (False, False)]
 
 
 def test_spoiling_the_state_costs_progress(bfcl):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
 from environments.bfcl_worker import act, made, opened, run
 
-from coevolve.environments import install
+from coevolve.environments import install, registry
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable
 from coevolve.records import Call, Start
@@ -133,6 +135,92 @@ def test_a_state_without_bounds_ends_the_episode_and_not_the_worker(bfcl, calls)
     assert fine.error is None and bfcl.evaluate([(other, task)])[0].success
 
 
+HOSTILE = [
+    ("__import__('os').system", {"command": "touch /tmp/x"}),
+    ("inspect.os.system", {"command": "touch /tmp/x"}),
+    ("ls.__globals__", {}),
+    ("__class__", {}),
+    ("eval", {"source": "1"}),
+    ("open", {"file": "/etc/passwd"}),
+    ("getattr", {"object": "cd", "name": "__self__"}),
+    ("cd", {"folder": "__import__('os').getcwd()"}),
+    ("cd", {"folder": "../../../../etc"}),
+    ("cat", {"file_name": "/etc/passwd"}),
+    ("touch", {"file_name": "../../tmp/x"}),
+    ("echo", {"content": "{0.__class__}", "file_name": "/tmp/x"}),
+    ("ls", {"__import__('os').system('touch /tmp/x')": True}),
+    ("ls", {"a": {"$eval": "1"}}),
+    ("mean", {"numbers": [[1]] * 500}),
+    ("mean", {"numbers": []}),
+    ("divide", {"a": 1, "b": 0}),
+    ("power", {"base": 9**15, "exponent": 9**9}),
+    ("power", {"base": 1.5, "exponent": 1e300}),
+    ("power", {"base": 0, "exponent": -1}),
+    ("logarithm", {"value": 10, "base": 3, "precision": 300_000}),
+    ("square_root", {"number": 2, "precision": 300_000}),
+    ("square_root", {"number": -4, "precision": 1000}),
+    ("round_number", {"number": 1e308, "decimal_places": 10**12}),
+    ("standard_deviation", {"numbers": [1e308, -1e308] * 400}),
+    ("find", {"path": "/" * 19_000, "name": "x"}),
+    ("grep", {"file_name": "none", "pattern": "(a+)+$" * 900}),
+    ("rm", {"file_name": "."}),
+    ("rm", {"file_name": ".."}),
+    ("cp", {"source": ".", "destination": "d"}),
+    ("add_contact", {"user_name": "\x00\ud800"}),
+    ("send_message", {"receiver_id": "USR001", "message": "sort(x) __import__('os')"}),
+    ("edit_ticket", {"ticket_id": 1, "updates": {"__class__": "x", "id": 2}}),
+    ("get_ticket", {"ticket_id": 10**18}),
+    ("get_tweet", {"tweet_id": -1}),
+    ("place_order", {"order_type": "Buy", "symbol": "AAPL", "price": -1e300, "amount": -(10**15)}),
+    ("estimate_distance", {"cityA": "x" * 10_000, "cityB": "y" * 10_000}),
+    ("fillFuelTank", {"fuelAmount": -1e308}),
+    ("set_budget_limit", {"access_token": "x", "budget_limit": 1e308}),
+    ("lockDoors", {"unlock": True, "door": ["__class__"] * 900}),
+]
+
+ODD = [
+    ("logarithm", {"value": -1, "base": 0, "precision": -5}),
+    ("logarithm", {"value": 1e308, "base": 1.0000000001, "precision": 1000}),
+    ("sum_values", {"numbers": [1e308] * 900}),
+    ("si_unit_conversion", {"value": 1e308, "unit_in": "km", "unit_out": "nm"}),
+    ("display_log", {"messages": ["(a+)+$" * 900] * 900}),
+    ("mkdir", {"dir_name": "x" * 19_999}),
+    ("mv", {"source": "d", "destination": "d"}),
+]
+"""Strange, yet calls of documented functions with arguments of the documented types: they may work."""
+
+
+def test_a_corpus_of_hostile_calls_leaves_everything_as_it_was():
+    """Each in a session of its own beside an innocent one, in workers that may take two seconds and 512 MB a call: every hostile
+    call ends with a typed error and without effects, no worker is replaced, no file appears, nobody else notices."""
+    with Pool("bfcl", workers=2, call_timeout=2, memory_mb=512) as pool:
+        (innocent,) = pool.open([START])
+        state = act(pool, innocent, ("mkdir", {"dir_name": "mine"}))[0].state
+        sessions = pool.open([START] * len(HOSTILE + ODD))
+        answers = pool.step([(s, 0, [Call(*call)]) for s, call in zip(sessions, HOSTILE + ODD, strict=True)])
+        results = [answer[0] for answer in answers]
+        assert [result.fatal for result in results if result.fatal] == []
+        assert [
+            call for call, result in zip(HOSTILE, results, strict=False) if not result.error or result.effects
+        ] == []
+        assert [slot.generation for slot in pool._slots] == [0, 0]
+        (last,) = act(pool, innocent, ("pwd", {}))
+        assert (last.state, last.observation) == (state, '{"current_working_directory": "/top"}')
+    assert "x" not in os.listdir("/tmp")
+
+
+def test_a_call_that_takes_minutes_ends_its_episode_and_not_its_neighbours():
+    """Under strict parity nothing is refused: the pool's clock ends the call, after a second try; the worker's other session
+    goes on from where it was."""
+    with Pool("bfcl-strict", call_timeout=1) as pool:
+        slow, other = pool.open([START, START])
+        act(pool, other, ("mkdir", {"dir_name": "mine"}))
+        (result,) = act(pool, slow, ("logarithm", {"value": 10, "base": 3, "precision": 300_000}))
+        assert (result.error, result.fatal) == ("timeout", "timeout")
+        (listing,) = act(pool, other, ("ls", {}))
+        assert "mine" in listing.observation
+
+
 def test_a_default_list_of_one_tweet_is_not_another_tweets(bfcl):
     """Posting and then mentioning must not leave the mention in every tweet to come, in any session."""
     first, second = opened(bfcl, TWEETS), opened(bfcl, TWEETS)
@@ -217,3 +305,60 @@ def test_actions_that_are_no_calls_are_answered(bfcl):
     session = opened(bfcl, START)
     (results,) = bfcl.step([(session, 0, ["import os; os.getcwd()", Call("pwd")])])
     assert [result.error for result in results] == ["unknown_tool", None]
+
+
+ANYTHING = [None, True, 3.5, -1, 0, 10**18, 1e308, "", "x", "..", ".", "/", "\x00", "\u2028"]
+ANYTHING += [[], [1], ["a"], [[1]], {}, {"x": 1}, {"id": [1]}, {"id": None}, {"status": [1]}, {"title": {"a": [{}]}}]
+
+
+@pytest.mark.parametrize("env", ["bfcl", "bfcl-strict"])
+def test_no_argument_of_any_type_breaks_a_session_or_its_grading(env):
+    """Random calls, each argument a known value or anything that JSON can hold: results and grades, never a fault."""
+    with Pool(env) as pool:
+        for seed in range(80):
+            draw = random.Random(f"anything-{seed}")
+            start = pool.start(str(seed))
+            session = opened(pool, start)
+            calls = []
+            for name in draw.choices(session.opened.tools, k=20):
+                known = session.opened.values
+                arguments = {
+                    parameter: draw.choice(ANYTHING + 2 * known.get(f"{name}.{parameter}", known.get(parameter, [])))
+                    for parameter in pool.tools[name].parameters["properties"]
+                    if parameter not in ("precision", "exponent")
+                }
+                calls.append((name, arguments))
+            act(pool, session, *calls)
+            grade = pool.evaluate([(session, made(start, calls))])[0]
+            assert 0 <= grade.progress <= 1, (seed, grade)
+
+
+SNAPSHOT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from _bfcl_session import Session
+from _bfcl_world import Scene
+state = json.loads(sys.argv[2])
+def order(session, amount):
+    arguments = {"order_type": "Buy", "symbol": next(iter(state["TradingBot"]["stocks"])), "price": 20, "amount": amount}
+    return session.step(0, {"tool": "place_order", "arguments": arguments})
+one = Session(Scene(["TradingBot"], state))
+one.step(0, {"tool": "trading_login", "arguments": {"username": "a", "password": "b"}})
+order(one, 1)
+snapshot = one.snapshot()
+other, third = Session.restore(snapshot), Session.restore(snapshot)
+assert one.state() == other.state() and one.turns == other.turns
+first, second = order(one, 2), order(other, 2)
+assert first == second and one.state() == other.state() != third.state()
+order(one, 3)
+assert one.state() != other.state() and len(other.turns[0]) == 3 and len(third.turns[0]) == 2
+print("apart")
+"""
+
+
+def test_a_restored_episode_goes_on_as_the_original_and_apart_from_it(bfcl):
+    """From one snapshot in the middle of an episode: equal calls give equal results, and neither sees the other."""
+    state = json.dumps(bfcl.start("snapshot", ["TradingBot"]).config["state"])
+    command = [install.python("bfcl"), "-c", SNAPSHOT, str(registry.WORKERS), state]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "apart\n", done.stderr

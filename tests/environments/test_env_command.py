@@ -16,7 +16,11 @@ def lines(result) -> list[dict]:
 def test_list_names_the_built_in_environments(coevolve, tmp_path):
     """One JSON line each; in an empty home bfcl is not installed, desk always is."""
     found = lines(coevolve("env", "list", env={"COEVOLVE_HOME": str(tmp_path)}))
-    assert [(entry["name"], entry["installed"]) for entry in found] == [("desk", True), ("bfcl", False)]
+    assert [(entry["name"], entry["installed"]) for entry in found] == [
+        ("desk", True),
+        ("bfcl", False),
+        ("bfcl-strict", False),
+    ]
     assert found[1]["version"] == "2026.3.23" and found[1]["where"] == f"{tmp_path}/envs/bfcl-2026.3.23"
 
 

@@ -103,6 +103,25 @@ def test_without_a_resembling_key_a_looked_up_value_is_taken_by_its_type():
     assert draws(pay, "amount", known) == {31}
 
 
+def test_a_literal_value_is_never_taken_from_an_output():
+    """A password that some output shows is not the one that the user logs in with; without a known one, none is borrowed."""
+    known = Known({"login.password": ["moss"]})
+    known.see(Step(0, Call("show.it"), '{"password": "fern", "number": 4711}'), tool("show.it", {}))
+    login = tool(
+        "login", {"password": TEXT, "pin": {"type": "integer"}}, language=Language(literal=["password", "pin"])
+    )
+    assert draws(login, "password", known) == {"moss"}
+    assert 4711 not in draws(login, "pin", known)
+
+
+def test_a_value_to_be_looked_up_that_the_user_knows_is_not_replaced_by_any_other():
+    """Before anything resembling was seen, a known token is better than whatever has its type."""
+    known = Known({"token": ["tok1"]})
+    known.see(Step(0, Call("show.it"), '{"color": "red"}'), tool("show.it", {}))
+    book = tool("book", {"token": TEXT}, language=Language(lookup_only=["token"]))
+    assert draws(book, "token", known) == {"tok1"}
+
+
 def test_a_value_that_nobody_can_refer_to_is_avoided():
     """Of two observed values the one with a phrase is taken nearly always."""
     told = tool("mail.read", {}, language=Language(refer={"note": "the note"}))

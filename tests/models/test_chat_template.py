@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tiny_models
+from coevolve.agents.prompts import style
 from coevolve.errors import UsageError
 from coevolve.models.chat_template import MARKER, Chat
 
@@ -33,20 +34,25 @@ CONVERSATIONS = {
 }
 
 
-@pytest.mark.parametrize("template", ["PLAIN", "CHATML", "THINKING"])
+@pytest.mark.parametrize("template", ["PLAIN", "CHATML", "THINKING", "qwen-fc"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
 @pytest.mark.parametrize("tools", [None, TOOLS])
 def test_pieces_make_the_whole(template, name, tools):
     """Prompt, replies with their end token, and suffixes concatenate to the tokens of one full rendering."""
-    tokenizer = tiny_models.tokenizer(getattr(tiny_models, template))
-    chat = Chat(tokenizer)
+    render = style(template).render if template == "qwen-fc" else None
+    tokenizer = tiny_models.tokenizer(getattr(tiny_models, template, tiny_models.CHATML))
+    chat = Chat(tokenizer, render)
     ids: list[int] = []
     messages: list[dict] = []
     for part in CONVERSATIONS[name]:
         if isinstance(part, list):
             messages += part
             ids += chat.suffix(part) if ids else chat.prompt(part, tools)
-            rendered = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
+            rendered = (
+                render(messages, tools or [])
+                if render
+                else tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
+            )
             assert chat.decode(ids) == rendered
             assert ids == tokenizer(rendered, add_special_tokens=False)["input_ids"]
         else:
@@ -89,3 +95,5 @@ def test_unusable_templates():
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
     with pytest.raises(UsageError, match="ends no reply"):
         Chat(tokenizer)
+    with pytest.raises(UsageError, match="cannot show this conversation: unknown role"):
+        Chat(tiny_models.tokenizer(tiny_models.NO_TOOLS)).prompt([{"role": "system", "content": "x"}, user("hi")])

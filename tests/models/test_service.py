@@ -12,12 +12,12 @@ from typing import Annotated
 
 import msgspec
 import pytest
+from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
 from coevolve.models.chat import BadReply, Full, Rejected, Request
 from coevolve.models.service import Models, Options
 from coevolve.models.spending import Limits
-from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
 
 
 def question(text: object, **options) -> Request:
@@ -157,7 +157,8 @@ def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
     with pytest.raises(Unreachable, match="no answer from model m") as caught:
         with Models("s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")) as models:
-            models._client._client.max_retries = 0
+            for client in models._client._clients:
+                client.max_retries = 0
             ask_all(models, [1])
     assert "pass" not in str(caught.value)
 
@@ -290,19 +291,42 @@ def test_two_processes_pay_once(journal):
         assert len(server.requests) == 10
 
 
-def test_a_damaged_answer_is_asked_again(journal, capsys):
-    """A file that a power cut emptied is a miss, said on stderr."""
+def lines(journal: str) -> list[dict]:
+    """All that a journal holds."""
+    return [json.loads(line) for path in sorted(Path(journal).glob("*.jsonl")) for line in path.read_bytes().splitlines()]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [0, 20, -1, -30], ids=["nothing", "the key's beginning", "no newline", "half"])
+def test_a_torn_line_is_asked_again(journal, kept):
+    """What a killed process left of a line is no answer, and the line that follows it is whole."""
     with ScriptedServer(echo) as server:
         options = Options(base_url=server.url, journal=journal)
         with Models("s", options) as models:
             ask_all(models, [1])
-        (path,) = Path(journal).glob("*/*.json")
-        kept = json.loads(path.read_bytes())
-        assert kept["asked"]["last"] == "1" and kept["reply"]["text"] == "you said 1"
-        path.write_bytes(b"")
+        (entry,) = lines(journal)
+        assert entry["asked"]["last"] == "1" and entry["reply"]["text"] == "you said 1"
+        path = Path(journal) / f"{entry['key'][0]}.jsonl"
+        path.write_bytes(path.read_bytes()[:kept])
+        for calls in (2, 2):
+            with Models("s", options) as models:
+                assert ask_all(models, [1]) == ["you said 1"]
+            assert len(server.requests) == calls
+
+
+def test_a_damaged_line_is_said(journal, capsys):
+    """A line whose middle is gone is a miss, with a warning."""
+    with ScriptedServer(echo) as server:
+        options = Options(base_url=server.url, journal=journal)
+        with Models("s", options) as models:
+            ask_all(models, [1])
+        path = Path(journal) / f"{lines(journal)[0]['key'][0]}.jsonl"
+        path.write_bytes(path.read_bytes().replace(b'"reply":{', b'"reply":'))
         with Models("s", options) as models:
             assert ask_all(models, [1]) == ["you said 1"]
-    assert "asking again" in capsys.readouterr().err
+        assert "asking again" in capsys.readouterr().err
+        with Models("s", options) as models:
+            ask_all(models, [1])
+        assert len(server.requests) == 2
 
 
 def test_a_journal_that_cannot_be_written(tmp_path):
@@ -325,4 +349,4 @@ def test_an_abandoned_iterator_leaves_no_calls_running(journal):
 
             with pytest.raises(ValueError, match="own"):
                 list(models.each(range(8), one))
-        assert len(list(Path(journal).glob("*/*.json"))) == server.answered
+        assert len(lines(journal)) == server.answered

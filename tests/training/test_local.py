@@ -172,7 +172,7 @@ def test_iterations_follow_one_another(policy, tasks, pool, tmp_path):
     assert second.parent.name == "002"
     reports = lines(tmp_path / "run")
     assert [(r["iteration"], r["step"]) for r in reports] == [(1, 1), (2, 2)]
-    assert reports[1]["newest_share"] >= 0.5 and reports[1]["kl"] > 0
+    assert reports[1]["made_share"] >= 0.5 and reports[1]["kl"] > 0
     state = torch.load(tmp_path / "run" / "policy" / "optimizer.pt", weights_only=True)["state"]
     assert {int(s["step"]) for s in state.values()} == {2}
     with pytest.raises(UsageError, match="other tasks"):

@@ -5,7 +5,11 @@ those that the reference's calls give, and every response of the reference's cal
 of the model's responses so far; a turn for which the reference has calls must have some; turns without reference calls are
 not checked. Its own `state_checker` and `response_checker` decide, on objects that only this judgement knows: the model's
 actions are run again from the start, so nothing that happened in another session, or between the turns, can enter.
-Beyond it, more than `MAX_STEPS` calls in a turn (not under strict parity) or a corrupt state fail the episode.
+Beyond it, a corrupt state fails the episode. Steps are not counted here: who counts the policy's replies ends its turn.
+
+What the official verdict does not see is told beside it and never enters it: `hidden` lists the classes whose private state (the
+current folder, the brake's force) differs at the end, and `typed` says that the episode would be valid if all numbers were
+written in their documented types (the official comparison of texts tells 10 from 10.0).
 
 `progress` is 0 for doing nothing and below 1 unless the verdict is success: the mean over checked turns of how much of the
 reference's state change is there (wrong cells count against it) and how many of its responses occurred.
@@ -14,16 +18,13 @@ reference's state change is there (wrong cells count against it) and how many of
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import _bfcl_state as state
+from _bfcl_data import functions
 from _bfcl_quirks import Shared
 from _bfcl_world import Scene, World
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
-
-MAX_STEPS = 20
-"""Calls a turn (two references of long_context need more, and may have them); the official loop gives up beyond as many
-model replies."""
 
 ALMOST = 0.99
 
@@ -36,6 +37,7 @@ class Verdict(NamedTuple):
     """The official error type without its prefix, `corrupt_state` beside those."""
     turn: int | None = None
     progress: float = 0.0
+    hidden: list[str] = []
 
 
 class Turn(NamedTuple):
@@ -44,6 +46,29 @@ class Turn(NamedTuple):
     state: float | None
     """Share of the reference's state change that is there; None where there is none to make."""
     responses: float
+
+
+def typed(scene: Scene, actions: Turns, reference: Turns) -> bool:
+    """Whether both would agree if every number were written in its documented type."""
+    written = [_as_documented(actions), _as_documented(reference)]
+    return repr(written) != repr([actions, reference]) and judge(scene, *written).valid
+
+
+def _as_documented(turns: Turns) -> Turns:
+    return [[call | {"arguments": _converted(call["tool"], call["arguments"])} for call in turn] for turn in turns]
+
+
+def _converted(tool: Any, arguments: Any) -> Any:
+    if not isinstance(tool, str) or tool not in functions() or not isinstance(arguments, dict):
+        return arguments
+    schemas = functions()[tool][1]["parameters"]["properties"]
+    return {name: _number(value, schemas.get(name, {}).get("type")) for name, value in arguments.items()}
+
+
+def _number(value: Any, type_: str | None) -> Any:
+    if type_ == "float" and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+        return float(value)
+    return int(value) if type_ == "integer" and isinstance(value, float) and value.is_integer() else value
 
 
 def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
@@ -58,8 +83,6 @@ def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
     for number, (done, wanted) in enumerate(zip(actions, reference, strict=True)):
         seen += _run(model, done, number)
         expected = _run(truth, wanted, number)
-        if failure is None and not scene.strict and len(done) > max(MAX_STEPS, len(wanted)):
-            failure = ("force_terminated", number)
         if not wanted:
             continue
         try:
@@ -67,9 +90,14 @@ def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
             turns.append(_turn(untouched, _cells(model), _cells(truth), seen, expected))
         except (RecursionError, state.Corrupt):
             return Verdict(False, *(failure or ("corrupt_state", number)), _mean(turns, len(reference)))
+    hidden = [name for name in scene.classes if _private(model, name) != _private(truth, name)]
     if failure is None:
-        return Verdict(True, progress=1.0)
-    return Verdict(False, *failure, min(_mean(turns, len(turns)), ALMOST))
+        return Verdict(True, progress=1.0, hidden=hidden)
+    return Verdict(False, *failure, min(_mean(turns, len(turns)), ALMOST), hidden)
+
+
+def _private(world: World, class_: str) -> list:
+    return state.hidden(world.instances[class_])
 
 
 def _run(world: World, calls: list[dict], turn: int) -> list[str]:

@@ -39,9 +39,9 @@ FILES = {
         words={"human_readable": {"true": "in human-readable units", "false": "as a plain number of bytes"}},
     ),
     "echo": ask(
-        "write this text: {content}",
-        "output this text: {content}",
-        optional={"file_name": ", into the existing file {file_name} in the current folder, replacing its content"},
+        "write {content}",
+        "output {content}",
+        optional={"file_name": " into the existing file {file_name} in the current folder, replacing its content"},
         absent={"file_name": ", on the terminal and into no file"},
         words={"content": quoted(SENTENCES)},
     ),

@@ -129,7 +129,7 @@ TRAVEL = {
         ),
     ),
     "book_flight": ask(
-        "book a {travel_class} class flight from {travel_from} to {travel_to} on {travel_date}, paid with the card whose ID "
+        "book a flight in {travel_class} class from {travel_from} to {travel_to} on {travel_date}, paid with the card whose ID "
         "is {card_id}; my access token is {access_token}",
         "my access token is {access_token}; book me from {travel_from} to {travel_to} on {travel_date} in {travel_class} "
         "class and charge the card whose ID is {card_id}",
@@ -180,7 +180,7 @@ TRAVEL = {
         lookup_only=("access_token",),
     ),
     "get_flight_cost": read(
-        "tell me what a {travel_class} class flight from {travel_from} to {travel_to} on {travel_date} costs",
+        "tell me what a flight in {travel_class} class from {travel_from} to {travel_to} on {travel_date} costs",
         "find out the price of flying {travel_class} class from {travel_from} to {travel_to} on {travel_date}",
         refer={"travel_cost_list": "the prices of the flight from {travel_from} to {travel_to}"},
     ),
@@ -285,7 +285,7 @@ VEHICLE = {
         "tell me the pressure of the car's tires",
     ),
     "displayCarStatus": read(
-        "show me the car's status of this: {option}",
+        "tell me how it stands with the car's {option}",
         "display the status of the car's {option}",
         refer={"fuelLevel": "the car's current fuel level", "batteryVoltage": "the car's battery voltage"},
         words={"option": said(_OPTIONS)},

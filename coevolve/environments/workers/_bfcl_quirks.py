@@ -31,7 +31,9 @@ class Shared:
     def rows(self, table: dict[str, dict]) -> dict[str, dict]:
         """The table with the package's own rows replaced by this judgement's copies of them."""
         module = source("TravelAPI")
-        own = {id(row) for rows in (module.CREDIT_CARD_EXTENSION, module.BOOKING_RECORD_EXTENSION) for row in rows.values()}
+        own = {
+            id(row) for rows in (module.CREDIT_CARD_EXTENSION, module.BOOKING_RECORD_EXTENSION) for row in rows.values()
+        }
         return {key: self._row(row) if id(row) in own else row for key, row in table.items()}
 
     def _row(self, row: dict) -> dict:

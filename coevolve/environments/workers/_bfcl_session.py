@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import pickle
 from typing import Any
 
 import _bfcl_state as state
@@ -22,16 +23,26 @@ class Session:
         self.turns: dict[int, list[dict]] = {}
         self.corrupt = False
         self.world = World(scene)
-        self._cells, self._hashes, self._names = {}, {}, {}
+        self._cells, self._hidden, self._hashes, self._names = {}, {}, {}, {}
         for class_, instance in self.world.instances.items():
             self._cells[class_] = state.freeze(state.cells(instance))
-            self._hashes[class_] = state.fingerprint(instance, self._cells[class_])
+            self._hidden[class_] = state.hidden(instance)
+            self._hashes[class_] = state.fingerprint(self._cells[class_], self._hidden[class_])
             self._names[class_] = state.Names(class_)
 
     def state(self) -> str:
         """Hash of the whole state."""
         text = ";".join(f"{class_}={self._hashes[class_]}" for class_ in sorted(self._hashes))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def snapshot(self) -> bytes:
+        """The whole episode as it is now. It never leaves this process."""
+        return pickle.dumps(self)
+
+    @staticmethod
+    def restore(snapshot: bytes) -> Session:
+        """An episode of its own that goes on from a snapshot."""
+        return pickle.loads(snapshot)
 
     def step(self, turn: int, action: Any) -> dict:
         """Runs one action and returns its `Result` as a dict."""
@@ -55,12 +66,13 @@ class Session:
         instance = self.world.instances.get(class_)
         if instance is None:
             return []
-        after = state.cells(instance)
-        self._hashes[class_] = state.fingerprint(instance, after)
-        if after == self._cells[class_]:
+        before, after, hidden = self._cells[class_], state.cells(instance), state.hidden(instance)
+        same = after == before
+        if same and hidden == self._hidden[class_]:
             return []
-        before, self._cells[class_] = self._cells[class_], state.freeze(after)
-        return self._names[class_].effects(before, after)
+        self._cells[class_], self._hidden[class_] = before if same else state.freeze(after), hidden
+        self._hashes[class_] = state.fingerprint(after, hidden)
+        return [] if same else self._names[class_].effects(before, after)
 
     def _fatal(self) -> dict:
         text = '{"error": "The state is corrupt: a folder contains itself, or the files outgrew all bounds."}'

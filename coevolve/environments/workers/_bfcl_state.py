@@ -75,7 +75,7 @@ def _walk(root: Any, path: str, found: Cells) -> None:
                 pending.append((item, place, depth + 1))
             else:
                 found[place, "file"] = item.content
-                size += len(item.content)
+                size += len(item.content) if isinstance(item.content, str) else 1
 
 
 def _flatten(name: str, value: Any, found: Cells) -> None:
@@ -104,12 +104,17 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def fingerprint(instance: Any, cells_: Cells) -> str:
-    """Hash of one object's state, private parts included."""
+def hidden(instance: Any) -> list[Any]:
+    """The private attributes that later calls depend on."""
     private: list[Any] = [getattr(instance, name) for name in _PRIVATE if hasattr(instance, name)]
     if hasattr(instance, "_current_dir"):
         private.append(working_directory(instance))
-    text = json.dumps([sorted((list(key), value) for key, value in cells_.items()), private], default=str)
+    return private
+
+
+def fingerprint(cells_: Cells, hidden_: list[Any]) -> str:
+    """Hash of one object's state, private parts included."""
+    text = json.dumps([sorted((list(key), value) for key, value in cells_.items()), hidden_], default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

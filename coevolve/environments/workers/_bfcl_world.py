@@ -16,7 +16,7 @@ import copy
 import decimal
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -73,11 +73,20 @@ class World:
         self._scene = scene
         self._quirks = Quirks(f"{role}_{scene.name}", shared or Shared()) if scene.strict else None
         self.instances = {name: self._instance(name) for name in scene.classes}
-        self._methods = {  # in the order of the classes, as the official prompts list them
-            name: getattr(instance, name)
-            for class_, instance in self.instances.items()
-            for name in members(class_)
+        self._methods = self._bind()
+
+    def _bind(self) -> dict[str, Callable[..., Any]]:
+        """The functions in the order of the classes, as the official prompts list them."""
+        return {
+            name: getattr(instance, name) for class_, instance in self.instances.items() for name in members(class_)
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_methods"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._methods = self._bind()
 
     def _instance(self, name: str) -> Any:
         instance = loaded(name, self._scene.state.get(name, {}), self._scene.long_context)
@@ -113,7 +122,6 @@ class World:
             return Answer(f"{RAISED}{error}", "exception")
         finally:
             mpmath.mp.dps = digits
-
 
     def _bound(self, tool: str, arguments: dict) -> dict:
         if self._quirks:

@@ -16,13 +16,14 @@ knows), `_bfcl_language*` (how people ask for a function).
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import Any
 
 import _bfcl_data as data
 import _bfcl_splits as splits
-from _bfcl_judge import MAX_STEPS, judge
+from _bfcl_judge import judge, typed
 from _bfcl_language import HARMLESS, LANGUAGE
 from _bfcl_schema import tool
 from _bfcl_session import Session
@@ -33,6 +34,11 @@ from _serve import BadRequest, serve
 
 MAX_EPISODE_STEPS = 100
 """Five turns, as most official tasks have at most, of 20 calls each; no reference takes over 35."""
+MAX_TURN_REPLIES = 20
+"""The official loop gives up beyond as many replies to one turn."""
+
+OPENINGS = 256
+"""Start states whose snapshot is kept."""
 
 
 class Bfcl:
@@ -40,6 +46,7 @@ class Bfcl:
 
     def __init__(self, strict: bool, today: str):
         self._strict = strict
+        self._openings: dict[str, tuple[bytes, dict]] = {}
         if not strict:
             fix_today(today)
 
@@ -52,7 +59,7 @@ class Bfcl:
             "tools": [tool(name, class_, document, LANGUAGE) for name, (class_, document) in data.functions().items()],
             "splits": splits.sizes(),
             "held_out": list(data.CATEGORIES),
-            "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_STEPS},
+            "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_TURN_REPLIES},
             "max_goals": 5,
             "harmless": [{"tool": name, "arguments": arguments} for name, arguments in HARMLESS],
         }
@@ -69,6 +76,18 @@ class Bfcl:
         return {"config": generate(seed, apps)}
 
     def open(self, start: dict) -> tuple[Session, dict]:
+        """Rollouts of a group begin in the same state: what was opened lately is restored from its snapshot."""
+        key = json.dumps(start)
+        if key not in self._openings:
+            session, opened = self._open(start)
+            if len(self._openings) >= OPENINGS:
+                del self._openings[next(iter(self._openings))]
+            self._openings[key] = session.snapshot(), opened
+            return session, opened
+        snapshot, opened = self._openings[key]
+        return Session.restore(snapshot), opened
+
+    def _open(self, start: dict) -> tuple[Session, dict]:
         scene = self._scene(start)
         try:
             session = Session(scene)
@@ -93,13 +112,20 @@ class Bfcl:
         if session.corrupt:
             return {"success": False, "score": 0.0, "progress": 0.0, "reason": "corrupt_state"}
         turns = max([len(reference), *(turn + 1 for turn in session.turns)])
-        verdict = judge(session.scene, [session.turns.get(turn, []) for turn in range(turns)], reference)
+        actions = [session.turns.get(turn, []) for turn in range(turns)]
+        verdict = judge(session.scene, actions, reference)
         where = "" if verdict.turn is None else f" in turn {verdict.turn + 1}"
         return {
             "success": verdict.valid,
             "score": float(verdict.valid),
             "progress": round(verdict.progress, 6),
             "reason": f"{verdict.error}{where}",
+            "details": {
+                "calls": sum(map(len, actions)),
+                "reference_calls": sum(map(len, reference)),
+                "hidden_state_differs": verdict.hidden,
+                "valid_if_typed": verdict.valid or typed(session.scene, actions, reference),
+            },
         }
 
     def _scene(self, start: dict) -> Scene:
@@ -119,7 +145,9 @@ class Bfcl:
 def official_scene(entry: dict, strict: bool) -> Scene:
     """The scene of an official entry."""
     long_context = data.category_of(entry["id"]) == "long_context"
-    return Scene(entry["involved_classes"], entry["initial_config"], long_context, data.runs_from(entry), strict, entry["id"])
+    return Scene(
+        entry["involved_classes"], entry["initial_config"], long_context, data.runs_from(entry), strict, entry["id"]
+    )
 
 
 if __name__ == "__main__":

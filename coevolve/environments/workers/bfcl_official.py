@@ -62,9 +62,21 @@ def evaluate(root: Path) -> None:
             underscore_to_dot=True,
             **about,
         )
-    eval_runner.runner(names, list(OFFICIAL), root / "result", root / "score", allow_missing=True)
     for name in names:
+        for category in OFFICIAL:
+            evaluate_official(eval_runner, root, name, category)
         evaluate_own(eval_runner, root, name)
+
+
+def evaluate_official(eval_runner: Any, root: Path, name: str, category: str) -> None:
+    """One category, as the package's `runner` does it for each; the tables of a leaderboard, minutes of work, are left out."""
+    file = root / "result" / name / "multi_turn" / f"{PREFIX}_{category}_result.json"
+    if file.is_file():
+        results = eval_runner.load_file(file, sort_by_id=True)
+        judge = eval_runner.get_handler(name)
+        eval_runner.evaluate_task(
+            category, root / "result", root / "score", results, name, judge, {}, allow_missing=True
+        )
 
 
 def evaluate_own(eval_runner: Any, root: Path, name: str) -> None:
@@ -144,7 +156,7 @@ def _chat(sent: list[Any], replies: Any, *, fc: bool) -> Any:
     player = handler("OpenAICompletionsHandler")("stub", 0, "stub", fc)
 
     def generate(**request: Any) -> tuple[Any, float]:
-        messages = [m if isinstance(m, dict) else m.model_dump(exclude_none=True) for m in request["messages"]]
+        messages = [m if isinstance(m, dict) else m.model_dump(exclude_unset=True) for m in request["messages"]]
         sent.append({"messages": copy.deepcopy(messages), "tools": copy.deepcopy(request.get("tools", []))})
         reply = next(replies)
         message = ChatCompletionMessage.model_validate(reply if fc else {"role": "assistant", "content": reply})

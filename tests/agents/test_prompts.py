@@ -1,0 +1,112 @@
+"""Prompt styles: what a model is shown in real episodes, and tools that come in a later turn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from scripted_server import ScriptedServer
+
+import tiny_models
+from coevolve.agents.drivers import LocalPolicy
+from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.prompts import STYLES, style
+from coevolve.agents.rollout import make_policy, rollouts
+from coevolve.environments.client import Pool
+from coevolve.environments.protocol import Limits, Opened, Tool
+from coevolve.errors import UsageError
+from coevolve.models.service import Models, Options
+from coevolve.models.transformers_lm import LocalModel
+from coevolve.records import Start, Task
+
+SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
+TOOLS = {name: Tool(name, f"does {name}", {"type": "object", "properties": {}}) for name in ("look", "take")}
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Pool(SHOP) as pool:
+        yield pool
+
+
+def shopper(request):
+    """A model of the prompting kind: it writes what the last user message says as a Python call list."""
+    last = request["messages"][-1]["content"]
+    item = next((i for i in tiny_models.ITEMS if i in last and not last.startswith("[")), None)
+    return f"[add(item={item!r})]" if item else "all done"
+
+
+def test_prompting_over_a_server(pool, tmp_path):
+    """The tools stand in the system message, calls are Python text, their results come as one user message."""
+    tasks = tiny_models.shop_tasks(SHOP, 3)
+    with ScriptedServer(shopper) as server:
+        with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
+            played = list(rollouts(tasks, make_policy("m", models=models, prompt="prompting"), pool))
+        requests = list(server.requests)
+    assert all(r.success and r.stop_reason == "done" for r in played)
+    assert not any("tools" in request for request in requests)
+    system = requests[0]["messages"][0]
+    assert system["role"] == "system" and "[func_name1(params_name1=params_value1" in system["content"]
+    assert [tool["name"] for tool in json.loads(system["content"].partition("invoke.\n")[2])] == list(pool.tools)
+    answers = [m["content"] for r in requests for m in r["messages"] if m["content"].startswith("[{'role': 'tool'")]
+    assert answers and all("'name': \"add(item='" in answer for answer in answers)
+
+
+def test_openai_tools_over_a_server(pool, tmp_path):
+    """Documents in the official conversion stand where the server expects tools."""
+    with ScriptedServer(lambda request: "all done") as server:
+        with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
+            list(rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models, prompt="openai"), pool))
+        (tool, *_) = server.requests[0]["tools"]
+    assert tool["function"]["description"].endswith(" Note that the provided function is in Python 3 syntax.")
+    assert tool["function"]["parameters"]["type"] == "object"
+
+
+def test_qwen_fc_in_a_local_model(pool):
+    """The tokens of an episode begin with the official rendering, whatever chat template the tokenizer has."""
+    told, tokenizer = style("qwen-fc"), tiny_models.tokenizer(tiny_models.PLAIN)
+    random = tiny_models.llama(len(tokenizer), context=8000)
+    model = LocalModel(random, tokenizer, max_turn_tokens=8, render=told.render)
+    policy = LocalPolicy("random", model, 1.0, told)
+    (rollout,) = rollouts(tiny_models.shop_tasks(SHOP, 1), policy, pool, keep_tokens=True)
+    first = told.render(rollout.messages[:1], told.schemas(list(pool.tools.values())))
+    assert first.startswith("<|im_start|>system\n# Tools\n") and first.endswith("<|im_start|>assistant\n")
+    assert model.chat.decode(rollout.token_ids).startswith(first)
+    assert rollout.policy == "random (qwen-fc)"
+    assert rollout.mask.index(1) == len(model.chat.encode(first))
+
+
+def test_unusable_styles(pool):
+    """An unknown style, and a whole text for a server that renders its own, are usage errors."""
+    with pytest.raises(UsageError, match="there are: tools, openai, prompting, qwen-fc"):
+        make_policy("solution", prompt="chatml")
+    with pytest.raises(UsageError, match="use a local model"):
+        make_policy("m", models=object(), prompt="qwen-fc")
+
+
+def test_the_option(coevolve):
+    """`--prompt` is known to the commands that run a policy."""
+    result = coevolve("rollout", "--env", "desk", "--split", "dev", "--limit", "1", "--prompt", "none", check=False)
+    assert result.returncode == 2 and b"no prompt style 'none'" in result.stderr
+    assert b"--prompt" in coevolve("train", "--help").stdout and b"--prompt" in coevolve("evaluate", "--help").stdout
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_tools_of_a_later_turn(name):
+    """A tool that a turn adds is offered from it on; who is not shown the tools anew finds it in the user's message."""
+    task = Task(id="t", env="e", query=["first", "second"], start=Start())
+    messages = {}
+    for retold in (False, True):
+        episode = Episode(task, Limits(), tools=TOOLS, style=style(name))
+        episode.retold = retold
+        episode.open(SimpleNamespace(opened=Opened(tools=["look"], later={"1": ["take"]})))
+        assert episode.offered() == ["look"] and "does take" not in str(episode.messages)
+        episode.reply(Reply({"role": "assistant", "content": "done"}))
+        assert episode.offered() == ["look", "take"]
+        messages[retold] = episode.messages[-1]["content"]
+        assert messages[retold].endswith("second")
+    assert "does take" in messages[False] and "does look" not in messages[False]
+    assert ("does take" in messages[True]) == (name in ("prompting", "qwen-fc"))

@@ -1,0 +1,118 @@
+"""Synthetic tasks that are held-out ones in disguise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from coevolve.environments import install
+from coevolve.environments.client import Pool
+from coevolve.environments.pools import Pools
+from coevolve.environments.replay import Job, replay
+from coevolve.records import Call, Origin, Start, Task
+from coevolve.validation.contamination import HeldOut
+from coevolve.validation.validate import validate
+
+pytestmark = pytest.mark.bfcl
+
+ADD = [[Call("add", {"a": 3, "b": 14})]]
+
+
+@pytest.fixture(scope="module")
+def pools():
+    with Pools() as running:
+        yield running
+
+
+@pytest.fixture
+def pool(pools) -> Pool:
+    return pools("bfcl")
+
+
+@pytest.fixture(scope="module")
+def held_out(pools) -> HeldOut:
+    return HeldOut(pools("bfcl"))
+
+
+@pytest.fixture
+def elsewhere(pool) -> Start:
+    return pool.start("contamination", ["MathAPI"])
+
+
+def synthetic(start: Start, query: list[str], solution: list[list[Call]]) -> Task:
+    return Task(id="t", env="bfcl", origin=Origin("synthesis"), query=query, solution=solution, start=start)
+
+
+def official(pool: Pool, number: int) -> Task:
+    return pool.tasks("base")[number]
+
+
+def configuration(number: int) -> dict[str, Any]:
+    """The start state of a base task, written out."""
+    (site,) = (install.directory(install.RECIPES["bfcl"]) / "lib").glob("python*/site-packages/bfcl_eval")
+    entry = json.loads((site / "data/BFCL_v4_multi_turn_base.json").read_text().splitlines()[number])
+    return {"classes": entry["involved_classes"], "state": entry["initial_config"]}
+
+
+def touched(held_out: HeldOut, pool: Pool, task: Task) -> str | None:
+    (episode,) = replay(pool, [Job(task.start, task.solution)])
+    return held_out.touches(task, episode)
+
+
+def test_a_task_of_ones_own_touches_nothing(held_out, pool, elsewhere):
+    """A short sum in a generated start state is nobody else's."""
+    assert touched(held_out, pool, synthetic(elsewhere, ["work out 3 plus 14"], ADD)) is None
+
+
+def test_an_official_start_state_written_out_is_recognised(held_out, pool):
+    """The states are compared, not their names."""
+    task = synthetic(Start(config=configuration(20)), ["make a folder zebra"], [[Call("mkdir", {"dir_name": "zebra"})]])
+    assert touched(held_out, pool, task) == "begins in the start state of held-out task multi_turn_base_20"
+
+
+def test_official_words_are_recognised(held_out, pool, elsewhere):
+    """One long turn is enough, up to case and punctuation."""
+    words = official(pool, 101).query[1]
+    shouted = words.upper().replace(",", " ,") + "!"
+    for query in ([words], ["work out 3 plus 14", shouted]):
+        found = touched(held_out, pool, synthetic(elsewhere, query, ADD))
+        assert found and found.startswith("is held-out task multi_turn_") and found.endswith("_101")
+
+
+def test_an_official_solution_is_recognised(held_out, pool, elsewhere):
+    """The same calls, asked for in other words and dealt out over other turns."""
+    calls = [call for turn in official(pool, 60).solution for call in turn]
+    found = touched(held_out, pool, synthetic(elsewhere, ["do as I do"], [calls]))
+    assert found and found.endswith("_60")
+
+
+def test_the_same_achievement_is_recognised(held_out, pool):
+    """Another start state and one more call, but turn by turn the same effects and compared responses."""
+    number = next(n for n, task in enumerate(pool.tasks("base")) if n > 120 and "TicketAPI" not in task.tags)
+    config = configuration(number)
+    config["classes"] = [*config["classes"], "TicketAPI"]
+    solution = [list(turn) for turn in official(pool, number).solution]
+    solution[0].insert(0, Call("ticket_get_login_status"))
+    task = synthetic(Start(config=config), [f"turn {place}" for place in range(len(solution))], solution)
+    found = touched(held_out, pool, task)
+    assert found and found.startswith("is held-out task") and found.endswith(f"_{number}")
+
+
+def test_validation_refuses_what_touches_a_held_out_task_and_leaves_official_tasks_alone(pools, pool):
+    """By either gate; an official task may be validated as what it is."""
+    own = official(pool, 60)
+    copied = Task(
+        id="t",
+        env="bfcl",
+        origin=Origin("synthesis"),
+        query=own.query,
+        solution=own.solution,
+        start=own.start,
+        verifier=own.verifier,
+    )
+    for gate in ("strict", "paper"):
+        verdicts = list(validate([own, copied], pools, gate=gate))
+        assert verdicts[1].verdict == "invalid" and "held-out" not in verdicts[0].reason
+    assert "held-out" in verdicts[1].reason and verdicts[0].verdict == "valid"
