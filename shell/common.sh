@@ -1,4 +1,6 @@
-# Sourced by the scripts of this folder: a virtual environment with the toolkit in it, CPU wheels of torch, one thread a process.
+# shellcheck shell=bash
+# Sourced by the scripts of this folder: how stages are run, and a virtual environment with the toolkit in it, CPU wheels of torch,
+# one thread a process.
 # VENV names the environment (default .venv in the repository), PYTHON the interpreter that makes it (3.11 or later).
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -7,6 +9,17 @@ TORCH=${TORCH:-torch==2.13.0}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=${HF_HUB_OFFLINE:-1}
 
 say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
+
+# stage OUT COMMAND...: one stage with one output file, which appears only when the stage has succeeded; skipped if it is there.
+stage() {
+    local out=$1; shift
+    [ -e "$out" ] || coevolve "$@" --quiet -o "$out"
+}
+
+# copy FROM TO: whole or not at all; nothing if TO is there.
+copy() {
+    [ -e "$2" ] || { cp "$1" "$2.tmp" && mv "$2.tmp" "$2"; }
+}
 
 find_python() {
     local candidate
@@ -46,7 +59,7 @@ install() {
         [ -x "$VENV/bin/python" ] || { say "making a virtual environment in $VENV"; "$(find_python)" -m venv "$VENV"; }
         case $extras in *local*) install_torch ;; esac
         say "installing coevolve[$extras]"
-        pip_install --editable "$ROOT[$extras]"
+        pip_install --editable "${ROOT}[$extras]"
         touch "$stamp"
     fi
     export PATH=$VENV/bin:$PATH

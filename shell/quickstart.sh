@@ -16,7 +16,7 @@ install local
 mkdir -p "$run"
 [ -e "$run/policy/config.json" ] || { say "building the laptop policy (two to three minutes)"; coevolve bootstrap -o "$run/policy" --seed 0; }
 for split in dev heldout; do
-    [ -e "$run/$split.jsonl" ] || coevolve env tasks desk --split "$split" -o "$run/$split.jsonl"
+    [ -e "$run/$split.jsonl" ] || coevolve env tasks desk --split "$split" -o "$run/$split.jsonl" 2> /dev/null
 done
 
 laptop="--lr 3e-4 --beta 0.005 --temperature 1 --drop-zero-variance"
@@ -24,24 +24,34 @@ arm() { # arm NAME MODE: the loop with new tasks made in this way; its report
     "$ROOT/shell/train_loop.sh" "$run/$1" --arm "$2" --model "$run/policy" --tasks "$run/tasks.jsonl" --iterations 10 --steps 6 --train "$laptop"
 }
 measure() { # measure NAME POLICY SPLIT: one sampled attempt at every task
-    [ -e "$run/$1.$3.jsonl" ] || coevolve rollout "$run/$3.jsonl" --model "$2" --temperature 1 --seed 1 --quiet -o "$run/$1.$3.jsonl"
+    stage "$run/$1.$3.jsonl" rollout "$run/$3.jsonl" --model "$2" --temperature 1 --seed 1
 }
 compare() { # compare NAME OTHER: success of NAME, and its paired difference to OTHER
     coevolve evaluate "$run/$1.heldout.jsonl" --against "$run/$2.heldout.jsonl" --weak-by "$run/base.dev.jsonl" --by none --mean kinds -o /dev/null
 }
 
-[ -e "$run/tasks.jsonl" ] || {
-    say "D_0: tasks from curious exploration, without any signal"
-    coevolve explore --env desk --mode curious --episodes 64 --seed 7 | coevolve abstract --per-exploration 1 | coevolve validate | coevolve merge --exclude "$run/heldout.jsonl" -o "$run/tasks.jsonl"
-}
+say "D_0: tasks from curious exploration, without any signal"
+mkdir -p "$run/initial"
+stage "$run/initial/explorations.jsonl" explore --env desk --mode curious --episodes 64 --seed 7
+stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --per-exploration 1
+stage "$run/initial/valid.jsonl" validate "$run/initial/candidates.jsonl"
+stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl" --exclude "$run/heldout.jsonl"
 
 say "the loop, and its static twin beside it on the other core ($run/static.txt)"
-set -m # the twin gets a process group of its own, so that it can be ended with all its children
+set -m # each gets a process group of its own, so that it can be ended with all its children
 arm static static > "$run/static.txt" 2> "$run/static.log" &
 static=$!
+arm loop guided > "$run/loop.txt" &
+loop=$!
 set +m
-trap 'kill -TERM -- "-$static" 2>/dev/null || true' EXIT
-arm loop guided > "$run/loop.txt"
+end() { kill -TERM -- "-$loop" "-$static" 2> /dev/null || true; }
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+alive() { kill -0 "$1" 2> /dev/null; }
+while alive "$loop" && alive "$static"; do sleep 1; done
+alive "$static" || wait "$static" || { tail -n 5 "$run/static.log" >&2; exit 1; }
+wait "$loop"
 wait "$static" || { tail -n 5 "$run/static.log" >&2; exit 1; }
 trap - EXIT
 

@@ -9,10 +9,11 @@
 #   RUN/settings                    the arguments; another set of arguments is refused
 #   RUN/tasks.jsonl                 D_0
 #   RUN/iterations/NNN/             tasks, rollouts, signals, explorations, candidates, verdicts, valid (.jsonl)
-#   RUN/history.json                outcomes of every task in every iteration
+#   RUN/history.jsonl                outcomes of every task in every iteration
 #   RUN/metrics.jsonl               one line per GRPO step
 #   RUN/policy                      the trained policy, a Hugging Face directory
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
     cat >&2 <<'HELP'
@@ -49,29 +50,34 @@ done
 [ -n "$model" ] || usage
 case $arm in guided|coverage|random|curious|static) ;; *) usage ;; esac
 
-say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 
-# stage OUT COMMAND...: runs the command with -o OUT unless OUT is there.
-stage() {
-    local out=$1; shift
-    [ -e "$out" ] || coevolve "$@" --quiet -o "$out"
-}
+refuse() { say "$1"; exit 2; }
+for number in "$iterations" "$steps" "$batch" "$episodes" "$explore_steps" "$initial" "$workers"; do
+    case $number in ''|*[!0-9]*|0) refuse "not a positive number: '$number'" ;; esac
+done
+[ -z "$tasks" ] || [ -f "$tasks" ] || refuse "no such file: $tasks"
+case $model in
+    /*|.*) [ -e "$model/config.json" ] || refuse "no model in $model" ;;
+esac
+[ ! -d "$model" ] || model=$(cd "$model" && pwd)
+command -v coevolve > /dev/null || export PATH=$VENV/bin:$PATH
+command -v coevolve > /dev/null || refuse "coevolve is not installed here: pip install -e '.[local]'"
 
 mkdir -p "$run/iterations"
 settings="model=$model env=$env tasks=$tasks arm=$arm steps=$steps batch=$batch episodes=$episodes explore_steps=$explore_steps initial=$initial seed=$seed train=$train"
 if [ -e "$run/settings" ] && [ "$(cat "$run/settings")" != "$settings" ]; then
-    say "$run was begun with other arguments:"; cat "$run/settings" >&2; exit 2
+    refuse "$run was begun with other arguments: $(cat "$run/settings")"
 fi
-printf '%s\n' "$settings" > "$run/settings"
+[ -e "$run/settings" ] || { printf '%s\n' "$settings" > "$run/settings.tmp" && mv "$run/settings.tmp" "$run/settings"; }
 
 if [ -n "$tasks" ]; then
-    [ -e "$run/tasks.jsonl" ] || cp "$tasks" "$run/tasks.jsonl"
+    copy "$tasks" "$run/tasks.jsonl"
 else
     say "D_0: curious exploration of $env, without any signal"
     mkdir -p "$run/initial"
     stage "$run/initial/explorations.jsonl" explore --env "$env" --mode curious --episodes "$initial" --steps "$explore_steps" --seed "$seed" --workers "$workers"
-    stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --per-exploration 1 --seed "$seed" --workers "$workers"
-    stage "$run/initial/valid.jsonl" validate "$run/initial/candidates.jsonl" --verdicts "$run/initial/verdicts.jsonl" --workers "$workers"
+    stage "$run/initial/candidates.jsonl" abstract "$run/initial/explorations.jsonl" --env "$env" --per-exploration 1 --seed "$seed" --workers "$workers"
+    stage "$run/initial/valid.jsonl" validate "$run/initial/candidates.jsonl" --env "$env" --verdicts "$run/initial/verdicts.jsonl" --workers "$workers"
     stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl"
 fi
 
@@ -79,15 +85,15 @@ current=$run/tasks.jsonl
 for i in $(seq 1 "$iterations"); do
     here=$run/iterations/$(printf %03d "$i")
     mkdir -p "$here"
-    [ -e "$here/tasks.jsonl" ] || { cp "$current" "$here/tasks.tmp"; mv "$here/tasks.tmp" "$here/tasks.jsonl"; }
+    copy "$current" "$here/tasks.jsonl"
     # shellcheck disable=SC2086 # --train holds several words
-    stage "$here/rollouts.jsonl" train "$here/tasks.jsonl" --run "$run" --model "$model" --iteration "$i" --steps "$steps" --batch "$batch" --seed "$seed" --workers "$workers" $train
-    stage "$here/signals.jsonl" extract-signals "$here/rollouts.jsonl" --history "$run/history.json" --env "$env"
+    stage "$here/rollouts.jsonl" train "$here/tasks.jsonl" --env "$env" --run "$run" --model "$model" --iteration "$i" --steps "$steps" --batch "$batch" --seed "$seed" --workers "$workers" $train
+    stage "$here/signals.jsonl" extract-signals "$here/rollouts.jsonl" --history "$run/history.jsonl" --env "$env"
     if [ "$arm" != static ] && [ "$i" -lt "$iterations" ]; then
         signals=(); [ "$arm" != guided ] || signals=("$here/signals.jsonl")
         stage "$here/explorations.jsonl" explore ${signals[@]+"${signals[@]}"} --env "$env" --mode "$arm" --tasks "$here/tasks.jsonl" --episodes "$episodes" --steps "$explore_steps" --iteration "$i" --seed "$seed$i" --workers "$workers"
-        stage "$here/candidates.jsonl" abstract "$here/explorations.jsonl" --per-exploration 1 --seed "$seed" --workers "$workers"
-        stage "$here/valid.jsonl" validate "$here/candidates.jsonl" --verdicts "$here/verdicts.jsonl" --workers "$workers"
+        stage "$here/candidates.jsonl" abstract "$here/explorations.jsonl" --env "$env" --per-exploration 1 --seed "$seed" --workers "$workers"
+        stage "$here/valid.jsonl" validate "$here/candidates.jsonl" --env "$env" --verdicts "$here/verdicts.jsonl" --workers "$workers"
         stage "$here/merged.jsonl" merge "$here/valid.jsonl" --into "$here/tasks.jsonl"
         current=$here/merged.jsonl
     fi
