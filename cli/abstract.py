@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from coevolve.abstraction.abstract import CHUNK, abstract
+from coevolve.abstraction.abstract import CHUNK, WHAT, abstract
 from coevolve.abstraction.candidates import FAULT, Reject
+from coevolve.environments.losses import Losses
 from coevolve.environments.pools import Pools
 from coevolve.records import Exploration
-from coevolve.runs import Journal
+from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options
 from coevolve_cli.streams import (
     Config,
@@ -84,9 +85,9 @@ def command(
     if dry:
         dry_run(ctx, explorations_at_a_time=CHUNK)
         return
-    path = f"{output}.journal" if output != "-" else Path(run) / "abstract.journal" if run else None
+    path = journal_path(output, Path(run) / "abstract.journal" if run else None)
     reasons: Counter[str] = Counter()
-    finished = False
+    losses, finished = Losses(WHAT), False
     with models.service("abstract", run=run, quiet=quiet) if model else nullcontext() as served:
         writer = _writer(served, model, per_context, min_confidence, temperature, prompts)
         about = writer.identity if writer else {"seed": seed, "per_exploration": per_exploration}
@@ -106,19 +107,26 @@ def command(
                 if writer:
                     from coevolve.abstraction.model_writer import write
 
-                    tasks = write(explorations, pools, writer, journal=journal, reject=reject)
+                    tasks = write(explorations, pools, writer, journal=journal, losses=losses, reject=reject)
                 else:
                     tasks = abstract(
-                        explorations, pools, per_exploration=per_exploration, seed=seed, journal=journal, reject=reject
+                        explorations,
+                        pools,
+                        per_exploration=per_exploration,
+                        seed=seed,
+                        journal=journal,
+                        losses=losses,
+                        reject=reject,
                     )
                 for task in tasks:
                     s.write(task)
                 _note(s.note, reasons.copy(), journal.reused)
             if served:
                 served.kept = s.written
-            finished = not reasons["no_reply"]
+            finished = not reasons["no_reply"] and not losses.lost
         finally:
             journal.close(finished)
+    losses.end()
 
 
 def _writer(

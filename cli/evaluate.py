@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,16 +13,17 @@ import typer
 from coevolve import evaluation, jsonl
 from coevolve.errors import UsageError
 from coevolve.evaluation import Result
-from coevolve.records import Rollout, Task
+from coevolve.records import Rollout
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
+from coevolve_cli.played import Played
 
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
 
 EXAMPLES = """
   coevolve evaluate rollouts.jsonl
-  coevolve evaluate --policy runs/a/policy --env desk --split test --samples 4 --rollouts after.jsonl > after.eval.jsonl
+  coevolve evaluate --policy runs/a/policy --env desk --split heldout --samples 4 --rollouts after.jsonl > after.eval.jsonl
   coevolve evaluate after.jsonl --against before.jsonl --mean kinds
   coevolve evaluate --env bfcl --policy Qwen/Qwen3-4B --prompt qwen-fc --official
   coevolve evaluate after.jsonl --against before.jsonl --weak-by dev-before.jsonl --weak-below .5
@@ -70,6 +71,8 @@ def command(
         split = split or "base"
     if split and not (env and policy):
         raise UsageError("--split needs --env and --policy: whose tasks, played by whom?")
+    if split and files:
+        raise UsageError(f"--split {split} plays the environment's own tasks: name no file, or leave --split out")
     if rollouts and not policy:
         raise UsageError("--rollouts needs --policy: the input is rollouts already")
     other = _read(against) if against else None
@@ -79,18 +82,19 @@ def command(
         models.if_at_server("evaluate", run=run, quiet=quiet) as at_server,
         streams.stage("evaluate", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
     ):
+        played = Played(s)
         if policy:
             from coevolve.agents.rollout import make_policy
 
-            tasks = None if split else (line.record for line in s.read(Task))
             player = make_policy(policy, models=at_server, temperature=temperature, prompt=prompt)
-            played = _play(tasks, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
+            results = _play(played, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
         elif official:
-            played = (line.record for line in s.read(Rollout))
+            results = (line.record for line in s.read(Rollout))
         else:
-            played = (line.record for line in s.read(Result))
-        whole = list(played) if official else []
-        tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in whole or played)
+            results = (line.record for line in s.read(Result))
+        whole = list(results) if official else []
+        tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in whole or results)
+        played.losses.stop()
         records = list(evaluation.report(tried, by=groupings, over=mean, other=other, base=base, below=weak_below))
         if official:
             from coevolve_cli.official import score
@@ -100,6 +104,7 @@ def command(
             s.write(record)
         if records and not quiet:
             print("\n".join(evaluation.table(records)), file=sys.stderr)
+    played.losses.end()
 
 
 def _read(path: str) -> list[Result]:
@@ -107,7 +112,7 @@ def _read(path: str) -> list[Result]:
 
 
 def _play(
-    tasks: Iterable[Task] | None,
+    played: Played,
     player: Policy,
     env: str | None,
     split: str | None,
@@ -123,9 +128,10 @@ def _play(
     from coevolve.environments.pools import Pools
 
     with Pools(workers, env) as pools, jsonl.atomic(keep or os.devnull) as kept:
-        wanted = itertools.islice(tasks if tasks is not None else pools(env).tasks(split), limit)
+        wanted = itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit)
         for name, group in itertools.groupby(wanted, key=lambda task: task.env):
             pool = pools(env or name)
             for rollout in rollouts(group, player, pool, samples=samples, seed=seed, max_steps=max_steps):
-                kept.write(jsonl.encode(rollout))
-                yield rollout
+                if played.take(rollout):
+                    kept.write(jsonl.encode(rollout))
+                    yield rollout

@@ -15,7 +15,7 @@ from coevolve.errors import UsageError
 from coevolve.exploration.explore import Tally, check, explore
 from coevolve.exploration.plans import MODES, Settings
 from coevolve.records import Signal, Task, content_id
-from coevolve.runs import Journal
+from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options
 from coevolve_cli.streams import (
     Config,
@@ -107,10 +107,11 @@ def command(
         if guided and not signals:
             jsonl.warn("explore: no signals; every episode goes to coverage")
         with Pool(_env(env, signals), workers=workers) as pool:
+            in_run = Path(run) / f"explore-{iteration}.journal" if run else None
             inputs = content_id([signal.id for signal in signals], [task.id for task in known])
             about = {"env": pool.name, "version": pool.description.version, "settings": settings, "inputs": inputs}
             about |= {"mind": mind.identity} if mind else {}
-            journal, tally = Journal(_journal_path(output, run, iteration), about), Tally()
+            journal, tally = Journal(journal_path(output, in_run), about), Tally()
             with progress("explore", episodes, quiet=quiet) as advance:
                 for exploration in explore(
                     signals, pool, settings, tasks=known, journal=journal, tally=tally, mind=mind
@@ -121,7 +122,8 @@ def command(
             s.note(note)
         if served:
             served.kept = s.written
-    journal.close(finished=not tally.lost)
+    journal.close(finished=not tally.lost and not tally.losses.lost)
+    tally.losses.end()
 
 
 def _calls(settings: Settings, model: str | None) -> int:
@@ -150,9 +152,3 @@ def _env(env: str | None, signals: list[Signal]) -> str:
     if env or names:
         return env or names[0]
     raise UsageError("no signal names an environment: give --env")
-
-
-def _journal_path(output: str, run: str | None, iteration: int) -> str | Path | None:
-    if output != "-":
-        return f"{output}.journal"
-    return Path(run) / f"explore-{iteration}.journal" if run else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def command(
     history: Annotated[str | None, typer.Option(metavar="FILE", help="Earlier outcomes, read and brought up to date; without it the input is its own history.", show_default=False)] = None,
     mode: Annotated[str, typer.Option(metavar="calibrated|paper", help="Tests with controlled error, or the paper's three rules to the letter.")] = D.mode,
     signals: Annotated[str | None, typer.Option(metavar="KIND,…", help="Which kinds (default: all of the mode).", show_default=False)] = None,
-    max_signals: Annotated[int | None, typer.Option(min=0, help="At most this many per iteration, by quota; 0: all (default: 200; paper: 0).", show_default=False)] = None,
+    max_signals: Annotated[int | None, typer.Option(min=0, help="At most this many per update (one iteration of one environment), by quota; 0: all (default: 200; paper: 0).", show_default=False)] = None,
     quota: Annotated[str | None, typer.Option(metavar="KIND=WEIGHT,…", help="Weights of kinds against each other; 0 leaves a kind out.", show_default=False)] = None,
     env: streams.Env = None,
     tools: Annotated[str | None, typer.Option(metavar="FILE", help="The inventory as JSON ([{name, app}], or a worker's describe), instead of --env.", show_default=False)] = None,
@@ -75,12 +76,13 @@ def command(
             rollouts, settings, history=past, inventory=known, max_signals=limit, weights=weights, refuse=s.reject
         ) as found:
             if history:
-                outcomes.save(history, found.history)
+                outcomes.update(history, found.renewed)
             if summary:
-                print("\n".join(lines(found)), file=sys.stderr)
+                with contextlib.suppress(OSError):  # the records do not depend on whether anybody can be told
+                    print("\n".join(lines(found)), file=sys.stderr, flush=True)
             for signal in found.signals():
                 s.write(signal)
-            for note in notes(found, blind=known is None):
+            for note in notes(found, known):
                 s.note(note)
 
 

@@ -1,187 +1,146 @@
-"""The `coevolve` command: a registry of verbs, each imported only when it runs, and the one place that exits.
+"""The `coevolve` command: signals, standard streams, and the one place that exits.
 
-`--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package with a function `command`
-(its options are the signature, its help the docstring, `EXAMPLES` the tail of the help), or with a Typer `app` of its own.
+What a user may press or send comes first: nothing heavy is imported before the handlers are in place, and whatever a library
+makes of an interruption (an ImportError, say), the process ends as interrupted.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
+import contextlib
 import os
 import signal
 import sys
-from typing import Annotated
+import time
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-from coevolve import __version__
-from coevolve.errors import CoevolveError, Exit, PipeClosed
-
-COMMANDS = {
-    "train": "Train the policy with GRPO for one iteration; print its rollouts.",
-    "rollout": "Run a policy on tasks; print the rollouts.",
-    "extract-signals": "Read rollouts, print the policy's weaknesses as signals.",
-    "explore": "Explore an environment, around signals or unguided; print explorations.",
-    "abstract": "Turn explorations into candidate tasks with solutions.",
-    "validate": "Keep the tasks that execution confirms and controls do not pass.",
-    "merge": "Merge new tasks into a task set.",
-    "evaluate": "Measure success with intervals, by kind and difficulty, pass@k, paired differences.",
-    "bootstrap": "Build the laptop policy from a seed.",
-    "env": "List, install and check environments; print their tasks.",
-    "report": "Print the table of a run, iteration by iteration.",
-    "schema": "Print the JSON Schema of a record type.",
-}
-
-
-class Group(TyperGroup):
-    """A group whose commands come from `COMMANDS`."""
-
-    _listing = False
-
-    def list_commands(self, ctx: typer.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: typer.Context, name: str):  # noqa: ANN201 - the type's home moved between Typer releases
-        if name not in COMMANDS:
-            return None
-        if self._listing:
-            return TyperCommand(name, short_help=COMMANDS[name], callback=lambda: None)
-        return _load(name)
-
-    def format_help(self, ctx: typer.Context, formatter) -> None:  # noqa: ANN001
-        self._listing = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listing = False
-
-    def resolve_command(self, ctx: typer.Context, args: list[str]):  # noqa: ANN201
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            ctx.fail(
-                f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else " See coevolve --help.")
-            )
-        return super().resolve_command(ctx, args)
-
-
-def _load(name: str):
-    module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
-    if hasattr(module, "app"):
-        command = typer.main.get_command(module.app)
-    else:
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(
-            name,
-            epilog="\b\nExamples:\n" + module.EXAMPLES.strip("\n"),
-            context_settings={"help_option_names": ["-h", "--help"]},
-        )(module.command)
-        command = typer.main.get_command(single)
-    command.name = name
-    _name_environment(command, f"COEVOLVE_{name}")
-    return command
-
-
-def _name_environment(command, prefix: str) -> None:  # noqa: ANN001
-    """Every option can be set by COEVOLVE_<COMMAND>_<OPTION>, after the option's own name; help need not repeat it."""
-    for parameter in command.params:
-        names = [option for option in parameter.opts if option.startswith("--")]
-        if names:
-            parameter.envvar = f"{prefix}_{names[0].removeprefix('--')}".upper().replace("-", "_")
-            parameter.show_envvar = False
-    for name, sub in getattr(command, "commands", {}).items():
-        _name_environment(sub, f"{prefix}_{name}")
-
-
-def _version(value: bool) -> None:
-    if value:
-        print(f"coevolve {__version__}")
-        raise typer.Exit
-
-
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nExamples:\n"
-    "  coevolve extract-signals rollouts.jsonl > signals.jsonl\n"
-    "  coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract | coevolve validate > tasks.jsonl",
-)
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Agent–data co-evolution: train a policy, read its weaknesses, explore, synthesise tasks, validate, merge, repeat.
-
-    Stages read and write JSON lines; `-` or no file is standard input. Every option can also be set by
-    COEVOLVE_<COMMAND>_<OPTION>. COEVOLVE_DEBUG=1 shows tracebacks.
-    """
-
+from coevolve.errors import WRITE_ERRORS, CoevolveError, Exit, PipeClosed
 
 _INTERRUPTED = "interrupted; a rerun of the same command goes on where a journal or a checkpoint was kept"
 
 
-class _Terminated(BaseException):
-    """SIGTERM, raised so that `finally` blocks run."""
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, raised so that `finally` blocks run. An event loop lets only this kind of exception through."""
 
 
-def _terminate(*_: object) -> None:
-    raise _Terminated
+class _Signals:
+    """Turns signals into exceptions and remembers the first. A repeat within `PATIENCE` seconds does not disturb the clean-up."""
+
+    KINDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: _Terminated, signal.SIGHUP: _Terminated}
+    PATIENCE = 10.0
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self._raised = 0.0
+        self._before: dict[int, object] = {}
+
+    def install(self) -> None:
+        """Leaves alone what the parent had ignored (nohup, `&` of a script)."""
+        for number in self.KINDS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+
+    def release(self) -> None:
+        """The work is over: the first signal ends the process at once, a repeat changes nothing."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_DFL if self.first is None else signal.SIG_IGN)
+
+    def _handle(self, number: int, _: object) -> None:
+        if self.first is not None and time.monotonic() - self._raised < self.PATIENCE:
+            return
+        self.first, self._raised = self.first or number, time.monotonic()
+        if logging := sys.modules.get("logging"):
+            logging.disable()  # what libraries say of tasks that were cut off is no news
+        raise self.KINDS[signal.Signals(number)]
+
+    def exit(self) -> Exit | None:
+        if self.first is None:
+            return None
+        return Exit.INTERRUPTED if self.first == signal.SIGINT else Exit.TERMINATED
 
 
 def run(argv: list[str]) -> int:
     """Runs one command and returns its exit code; every failure becomes one line on stderr."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signals = _Signals()
     try:
-        result = app(args=argv, prog_name="coevolve", standalone_mode=False)
-        if result == Exit.INTERRUPTED:  # how newer Typer hands on Ctrl-C
-            return _fail(_INTERRUPTED, Exit.INTERRUPTED)
-        return result if isinstance(result, int) else Exit.OK
-    except PipeClosed:
-        return Exit.PIPE
-    except CoevolveError as error:
-        return _fail(error, error.exit)
-    except (KeyboardInterrupt, _Terminated) as error:
-        return _fail(_INTERRUPTED, Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.TERMINATED)
-    except Exception as error:  # noqa: BLE001 - the boundary: Typer's errors carry their message, the rest is a fault of ours
-        if type(error).__name__ == "Abort":
-            return _fail(_INTERRUPTED, Exit.INTERRUPTED)
-        if hasattr(error, "format_message"):
-            context = getattr(error, "ctx", None)
-            if type(error).__name__ == "NoArgsIsHelpError":
-                print(context.get_help(), file=sys.stderr)
-                return Exit.USAGE
-            hint = f" Try: {context.command_path} --help" if context else ""
-            return _fail(error.format_message() + hint, Exit.USAGE)
-        return _fail(f"internal error: {type(error).__name__}: {error} (COEVOLVE_DEBUG=1 shows where)", Exit.FAILED)
-
-
-def _fail(message: object, code: int) -> int:
-    if os.environ.get("COEVOLVE_DEBUG"):
-        import traceback
-
-        traceback.print_exc()
-    print(f"coevolve: {message}", file=sys.stderr, flush=True)
+        signals.install()
+        code, message = _run(argv)
+    except KeyboardInterrupt:
+        code, message = Exit.INTERRUPTED, _INTERRUPTED
+    finally:
+        signals.release()
+    if stopped := signals.exit():
+        code, message = stopped, _INTERRUPTED
+    if message:
+        _say(message)
     return code
 
 
+def _run(argv: list[str]) -> tuple[int, str | None]:
+    try:
+        from coevolve_cli.commands import app
+
+        result = app(args=argv, prog_name="coevolve", standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - the boundary: what is no error of ours or of Typer's is a fault of ours
+        if os.environ.get("COEVOLVE_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+        return _explain(error)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # Typer's answer to a reader of the help that has gone
+            return Exit.PIPE, None
+        return Exit.FAILED, f"internal error: a library ended the process ({error})"
+    if result == Exit.INTERRUPTED:  # how newer Typer hands on Ctrl-C
+        return result, _INTERRUPTED
+    return (result if isinstance(result, int) else Exit.OK), None
+
+
+def _explain(error: Exception) -> tuple[int, str | None]:
+    """Exit code and message of an exception that ended the command."""
+    if isinstance(error, PipeClosed):
+        return Exit.PIPE, None
+    if isinstance(error, CoevolveError):
+        return error.exit, str(error)
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        return Exit.WRITE_FAILED, f"cannot write {error.filename or 'output'}: {error.strerror}"
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return Exit.USAGE, context.get_help()
+        hint = f" Try: {context.command_path} --help" if context else ""
+        return Exit.USAGE, error.format_message() + hint
+    return Exit.FAILED, f"internal error: {type(error).__name__}: {error} (COEVOLVE_DEBUG=1 shows where)"
+
+
+def _say(message: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads stderr: the exit code still tells
+        print(message if message.startswith("Usage:") else f"coevolve: {message}", file=sys.stderr, flush=True)
+
+
+def _fill_descriptors() -> None:
+    """Keeps 0, 1 and 2 from going to the next file opened, where the parent closed them: reading and records fail, messages vanish."""
+    for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)  # takes the lowest free number
+            os.set_inheritable(number, True)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+
+
 def main() -> None:
+    _fill_descriptors()
     code = run(sys.argv[1:])
     if code == Exit.PIPE:  # die as any Unix filter does, so that the shell sees the signal
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     try:
         sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = code or Exit.WRITE_FAILED
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered goes nowhere
+        if not code:
+            _say(f"cannot write output: {error.strerror}")
+            code = Exit.WRITE_FAILED
     sys.exit(code)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from coevolve.errors import UsageError
 from coevolve.records import Rollout, Task, content_id
-from coevolve.runs import Journal
+from coevolve.runs import Journal, journal_path
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
 
@@ -94,9 +94,12 @@ def command(
     """
     from coevolve.agents.rollout import make_policy, resumed, rollouts
     from coevolve.environments.pools import Pools
+    from coevolve_cli.played import Played
 
     if split and not env:
         raise UsageError("--split needs --env: whose tasks?")
+    if split and files:
+        raise UsageError(f"--split {split} plays the environment's own tasks: name no file, or leave --split out")
     if dry_run:
         streams.dry_run(ctx, rollouts_per_task=samples)
         return
@@ -106,8 +109,8 @@ def command(
         streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
     ):
         with Pools(workers, env) as pools, streams.progress("rollouts", quiet=quiet) as advance:
-            own = pools(env).tasks(split) if split else (line.record for line in s.read(Task))
-            tasks = list(itertools.islice(own, limit))
+            played = Played(s)
+            tasks = list(itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit))
             player = make_policy(
                 policy,
                 models=at_server,
@@ -130,24 +133,24 @@ def command(
                 **limits,
                 "policy": player.name,
                 "prompt": prompt,
-                "env": env,
                 "tasks": content_id([task.id for task in tasks]),
             }
-            journal = Journal(f"{output}.journal" if output != "-" else None, settings)
+            journal = Journal(journal_path(output), settings)
 
             def play(rest: list[Task]) -> Iterator[Rollout]:
                 for name, group in itertools.groupby(rest, key=lambda task: task.env):
                     yield from rollouts(group, player, pools(env or name), **options)
 
-            lost = 0
             for rollout in resumed(tasks, play, journal, player, samples):
-                s.write(rollout)
-                lost += rollout.stop_reason == "env_error"
+                if played.take(rollout):
+                    s.write(rollout)
                 advance(1)
+            played.losses.stop()
         if journal.reused:
             s.note("went on from the journal")
         if at_server:
             at_server.kept = s.written
-        if lost:
-            s.note(f"{lost} lost to environment errors (stop_reason env_error)")
-    journal.close(finished=True)
+        if played.losses.lost:
+            s.note(f"{played.losses.lost} lost to environment errors (stop_reason env_error)")
+    journal.close(finished=not played.losses.lost)
+    played.losses.end()

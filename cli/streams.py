@@ -11,44 +11,20 @@ the pipe. A named output appears whole or not at all. The last line on stderr sa
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from typing import IO, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
 from coevolve import jsonl
-from coevolve.errors import BadInput, NothingFound, PipeClosed, UsageError, WriteFailed
+from coevolve.errors import WRITE_ERRORS, BadInput, NothingFound, PipeClosed, UsageError, WriteFailed
 from coevolve.jsonl import Bad, Line
+from coevolve_cli.config_file import load_config
 
 T = TypeVar("T")
-
-
-def _load_config(ctx: typer.Context, path: str | None) -> str | None:
-    """Sets the defaults of this command from its table in a TOML file; flags and the environment win over it."""
-    if not path:
-        return path
-    try:
-        with open(path, "rb") as stream:
-            table = tomllib.load(stream).get(ctx.info_name, {})
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from error
-    names = {
-        option.removeprefix("--"): p.name for p in ctx.command.params for option in p.opts if option.startswith("--")
-    }
-    for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key.replace("_", "-"), names, 1)
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"{path}: unknown key {key!r} in [{ctx.info_name}]{hint}")
-    ctx.default_map = {names[key]: value for key, value in table.items()}
-    return path
 
 
 Files = Annotated[
@@ -58,7 +34,13 @@ Files = Annotated[
     ),
 ]
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Write here, whole or not at all; - is standard output.")
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write here, whole or not at all (.gz, .zst: packed); - is standard output.",
+    ),
 ]
 OnError = Annotated[
     str,
@@ -115,7 +97,7 @@ Config = Annotated[
         "--config",
         metavar="FILE",
         is_eager=True,
-        callback=_load_config,
+        callback=load_config,
         help="TOML with a table per command.",
         show_default=False,
     ),
@@ -139,13 +121,14 @@ class _Rejected:
         self.skip = faults.on_error == "skip"
         self.count = 0
         self._limit, self._percent = _limit(faults.max_errors)
+        self._name, self._path = name, faults.rejects
+        self._open = contextlib.ExitStack()
         self._file: IO[bytes] | None = None
-        self._name = name
-        if faults.rejects:
-            try:
-                self._file = open(faults.rejects, "wb")
-            except OSError as error:
-                raise WriteFailed(f"{faults.rejects}: cannot write: {error.strerror}") from error
+        if self._path is not None:
+            jsonl.is_special(self._path)  # refuses a directory
+            with jsonl.writing(self._path):
+                stream = self._open.enter_context(open(self._path, "wb"))
+                self._file = self._open.enter_context(jsonl.packed(stream, self._path))
 
     def append(self, bad: Bad) -> None:
         self.count += 1
@@ -157,8 +140,9 @@ class _Rejected:
 
     def keep(self, entry: dict[str, Any]) -> None:
         if self._file:
-            self._file.write(jsonl.encode(entry))
-            self._file.flush()
+            with jsonl.writing(self._path):
+                self._file.write(jsonl.encode(entry))
+                self._file.flush()
 
     def finish(self, read: int) -> None:
         total = read + self.count
@@ -167,7 +151,8 @@ class _Rejected:
 
     def close(self) -> None:
         if self._file:
-            self._file.close()
+            with jsonl.writing(self._path):
+                self._open.close()
 
 
 def _limit(text: str | None) -> tuple[float | None, bool]:
@@ -198,14 +183,18 @@ class Stage:
             id_ = getattr(line.record, "id", None) if unique else None
             if id_ is not None:
                 if id_ in seen:
-                    self.reject(line, f"duplicate id {id_}")
+                    self._refuse(line, f"duplicate id {id_}")
                     continue
                 seen.add(id_)
             self.read_count += 1
             yield line
 
     def reject(self, line: Line[Any], reason: str) -> None:
-        """A line that decodes but is no usable record: stops, or is set aside, as --on-error says."""
+        """A line that `read` gave and that is no usable record: stops, or is set aside and not counted as read."""
+        self._refuse(line, reason)
+        self.read_count -= 1
+
+    def _refuse(self, line: Line[Any], reason: str) -> None:
         if not self._rejected.skip:
             raise BadInput(line.where, line.number, reason)
         self._rejected.append(Bad(line.where, line.number, reason, line.raw))
@@ -267,7 +256,8 @@ def stage(
             yield s
             rejected.finish(s.read_count)
         if not quiet:
-            print(s.summary(), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # the records are out, whether anybody can be told or not
+                print(s.summary(), file=sys.stderr, flush=True)
         if exit_status and not s.written:
             raise NothingFound(f"{name}: nothing written")
     finally:
@@ -280,7 +270,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
 
     A closed pipe is PipeClosed (exit 141, no message); any other failed write is WriteFailed (exit 74).
     """
-    if path != "-":
+    if not jsonl.is_stdout(path):
         _reserve_stdout().close()
         with jsonl.atomic(path) as stream:
             yield stream
@@ -293,7 +283,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is still buffered goes nowhere
         if isinstance(error, BrokenPipeError):
             raise PipeClosed("output closed") from None  # Typer would turn a BrokenPipeError into exit 1
-        if error.errno in jsonl.WRITE_ERRORS:
+        if error.errno in WRITE_ERRORS:
             raise WriteFailed(f"cannot write output: {error.strerror}") from error
         raise
     finally:

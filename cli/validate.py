@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,14 @@ import msgspec
 import typer
 
 from coevolve import jsonl
+from coevolve.environments.losses import Losses
 from coevolve.environments.pools import Pools
 from coevolve.errors import UsageError
 from coevolve.jsonl import Line
 from coevolve.records import Task
-from coevolve.runs import Journal
+from coevolve.runs import Journal, journal_path
 from coevolve.validation.solver import Solver
-from coevolve.validation.validate import CHUNK, validate, validity
+from coevolve.validation.validate import CHUNK, WHAT, validate, validity
 from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.streams import (
     Config,
@@ -103,8 +104,8 @@ def command(
         attempts = trials if solver else 0
         dry_run(ctx, tasks_at_a_time=CHUNK, replays_per_task=2 if gate == "strict" else 1, attempts_per_task=attempts)
         return
-    path = f"{output}.journal" if output != "-" else Path(run) / "validate.journal" if run else None
-    finished = False
+    path = journal_path(output, Path(run) / "validate.journal" if run else None)
+    losses, finished = Losses(WHAT), False
     with models.if_at_server("validate", run=run, quiet=quiet) if solver else nullcontext() as served:
         agent = _solver(solver, served, temperature, trials, min_solved, seed)
         about = {"solver": agent.policy.name, "temperature": temperature, "attempts": agent[1:]} if agent else {}
@@ -117,12 +118,16 @@ def command(
             ):
                 pools = stack.enter_context(Pools(workers, env))
                 record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
-                _validate(s, pools, gate, agent, journal, record)
+                reasons = _validate(s, pools, gate, agent, journal, losses, record)
+                if reasons and not verdicts:
+                    (reason, count), *_ = reasons.most_common(1)
+                    s.note(f"most frequent reason ({count}): {reason}; --verdicts FILE keeps all")
             if served:
                 served.kept = s.written
-            finished = True
+            finished = not losses.lost
         finally:
             journal.close(finished)
+    losses.end()
 
 
 def _solver(
@@ -135,16 +140,26 @@ def _solver(
     return Solver(make_policy(name, models=served, temperature=temperature), trials, least, seed)
 
 
-def _validate(s: Stage, pools: Pools, gate: str, solver: Solver | None, journal: Journal, record) -> None:  # noqa: ANN001
+def _validate(
+    s: Stage,
+    pools: Pools,
+    gate: str,
+    solver: Solver | None,
+    journal: Journal,
+    losses: Losses,
+    record: Callable[[bytes], object],
+) -> Counter[str]:
+    """Returns the reasons of what is not valid."""
     waiting: deque[Line[Task]] = deque()
     counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
 
     def tasks() -> Iterator[Task]:
         for line in s.read(Task):
             waiting.append(line)
             yield line.record
 
-    for verdict in validate(tasks(), pools, gate=gate, solver=solver, journal=journal):
+    for verdict in validate(tasks(), pools, gate=gate, solver=solver, journal=journal, losses=losses):
         line = waiting.popleft()
         counts[verdict.verdict] += 1
         record(jsonl.encode(verdict))
@@ -152,7 +167,10 @@ def _validate(s: Stage, pools: Pools, gate: str, solver: Solver | None, journal:
             difficulty = {"difficulty": verdict.attempts} if verdict.attempts else {}
             s.write_raw(jsonl.splice(line.raw, validity=validity(verdict), **difficulty))
         else:
+            reasons[verdict.reason] += 1
             s.keep_reject({"reason": f"{verdict.verdict}: {verdict.reason}", "task": msgspec.to_builtins(line.record)})
-    s.note(", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid") or "all valid")
+    if counts:
+        s.note(", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid") or "all valid")
     if journal.reused:
         s.note(f"resumed {journal.reused}")
+    return reasons

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+WRITE_ERRORS = {5, 9, 27, 28, 30, 122}
+"""errno of a write that the disk or a closed descriptor refuses: EIO, EBADF, EFBIG, ENOSPC, EROFS, EDQUOT."""
+
 
 class Exit(IntEnum):
     """Every exit code of the toolkit; the README's table is checked against it."""

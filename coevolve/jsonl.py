@@ -7,17 +7,23 @@ fields through. A bad line (see `decode_line`) raises `BadInput`, or is counted 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
+import io
 import os
+import re
+import stat
 import sys
 import tempfile
+import time
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Generic, NamedTuple, TypeVar
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from coevolve.errors import BadInput, MissingDependency, UsageError, WriteFailed
+from coevolve.errors import WRITE_ERRORS, BadInput, MissingDependency, PipeClosed, UsageError, WriteFailed
 from coevolve.records import HEAD_END
 
 T = TypeVar("T")
@@ -46,9 +52,9 @@ class Bad(NamedTuple):
 
 def open_input(path: str) -> IO[bytes]:
     """A binary stream with a large buffer; `-` is stdin; `.gz` and `.zst` are unpacked."""
-    if path == "-":
-        return open(0, "rb", buffering=BUFFER, closefd=False)
     try:
+        if path == "-":
+            return open(0, "rb", buffering=BUFFER, closefd=False)
         if path.endswith(".gz"):
             return gzip.open(path, "rb")
         if path.endswith(".zst"):
@@ -61,23 +67,30 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def _open_zstd(path: str) -> IO[bytes]:
+    zstandard = _zstandard()
+    reader = zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), read_across_frames=True)
+    return io.BufferedReader(reader, BUFFER)
+
+
+def _zstandard() -> Any:
     try:
         import zstandard
     except ImportError as error:
         raise MissingDependency("zstandard (needed for .zst)", "pip install zstandard") from error
-    return zstandard.open(path, "rb")
+    return zstandard
 
 
 class Decoder(Generic[T]):
     """Decodes a line to one record type; `head=True` decodes a rollout's head only, where the type asks for no more.
 
     The head path is taken only by a line that has one head and a closing brace, so that a torn line, or two that ran into
-    each other, is still noticed. What lies after the head is not checked.
+    each other, is still noticed, and only where the head holds every field of the type: one that a writer put elsewhere is
+    found in the whole line. What lies after the head is not checked.
     """
 
     def __init__(self, type_: type[T], head: bool = False):
         self._decoder = msgspec.json.Decoder(type_)
-        self._head = head
+        self._head = msgspec.json.Decoder(_complete(type_)) if head else None
         tag = getattr(
             getattr(type_, "__struct_config__", None), "tag", None
         )  # a union of types tells them apart itself
@@ -89,7 +102,7 @@ class Decoder(Generic[T]):
             self._check_schema(raw)
         if self._head and not whole and (end := raw.find(HEAD_END)) == raw.rfind(HEAD_END) > 0 and raw.endswith(b"}"):
             try:
-                return self._decoder.decode(raw[:end] + b"}")
+                return self._head.decode(raw[:end] + b"}")
             except (msgspec.MsgspecError, ValueError):
                 pass  # not written envelope-first: the whole line decides
         return self._decoder.decode(raw)
@@ -102,6 +115,22 @@ class Decoder(Generic[T]):
 
 class _Schema(msgspec.Struct):
     schema: str
+
+
+def _complete(type_: type[T]) -> type[T]:
+    """The same record type without defaults: a record that lacks a field is none."""
+    fields = [(field.name, field.type) for field in msgspec.structs.fields(type_)]
+    config = type_.__struct_config__
+    return msgspec.defstruct(
+        type_.__name__,
+        fields,
+        bases=(type_,),
+        kw_only=True,
+        frozen=config.frozen,
+        gc=config.gc,
+        tag_field=config.tag_field,
+        tag=config.tag,
+    )
 
 
 def read(
@@ -155,10 +184,16 @@ def _lines(stream: IO[bytes], where: str) -> Iterator[tuple[bytes, int]]:
                     if rest.endswith(b"\n"):
                         break
             yield raw, size
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise BadInput(where, None, f"damaged gzip stream: {error}") from None
+    except _damage() as error:
+        raise BadInput(where, None, f"damaged compressed stream: {error}") from None
     except OSError as error:
         raise BadInput(where, None, f"cannot be read: {error}") from None
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """What the unpackers raise on data of another making. zstandard is loaded where a .zst is read."""
+    zstd = sys.modules.get("zstandard")
+    return (EOFError, gzip.BadGzipFile, zlib.error, *([zstd.ZstdError] if zstd else []))
 
 
 _encoder = msgspec.json.Encoder()
@@ -169,42 +204,111 @@ def encode(record: object) -> bytes:
     return _encoder.encode(record) + b"\n"
 
 
+def is_stdout(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path) in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """A device or a pipe: written to in place, and nothing is kept beside it. A name that cannot be written is a `UsageError`."""
+    if not os.fspath(path):
+        raise UsageError("an output needs a name, not ''")
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{path}: is a directory, not a file to write")
+    return not stat.S_ISREG(mode) or os.fspath(path).startswith(("/dev/fd/", "/dev/stderr", "/proc/self/fd/"))
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A failed write within the block is `WriteFailed` (`PipeClosed`, if the reader has gone) and names the file."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise PipeClosed(f"{path}: closed") from error
+    except OSError as error:
+        reason = "what should be its folder is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise WriteFailed(f"{path}: cannot write: {reason}") from error
+
+
+@contextlib.contextmanager
+def packed(stream: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """What `open_input` unpacks by its suffix is packed by it; the same records give the same bytes."""
+    if str(path).endswith(".gz"):
+        packer = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+    elif str(path).endswith(".zst"):
+        packer = _zstandard().ZstdCompressor().stream_writer(stream, closefd=False)
+    else:
+        yield stream
+        return
+    with packer, io.BufferedWriter(packer, BUFFER) as buffered:
+        yield buffered
+
+
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that appears under its name only when the block ends well: written beside the target, flushed to disk,
-    renamed. On any exception the target is untouched and the temporary file is gone. Links are followed.
+    renamed. On any exception the target is untouched and the temporary file is gone. Links are followed; a device or a
+    pipe is written in place.
     """
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():  # /dev/null, a named pipe: nothing to rename onto
-        with open(target, "wb", buffering=BUFFER) as stream:
-            yield stream
+    if is_special(path):
+        with _write_errors(path), open(path, "wb", buffering=BUFFER) as stream, packed(stream, path) as out:
+            yield out
         return
-    try:
+    target = Path(os.path.realpath(path))
+    with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    except OSError as error:
-        raise WriteFailed(f"{path}: cannot write: {error.strerror}") from error
     stream = open(handle, "wb", buffering=BUFFER)
     try:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.fchmod(stream.fileno(), 0o666 & ~umask)
-        stream.close()
-        os.replace(temporary, target)
-    except BaseException as error:
+        with _write_errors(path):
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with packed(stream, path) as out:
+                yield out
+            stream.flush()
+            os.fsync(stream.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            os.fchmod(stream.fileno(), 0o666 & ~umask)
+            stream.close()
+            os.replace(temporary, target)
+    except BaseException:
         with contextlib.suppress(OSError):
             stream.close()
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-            raise WriteFailed(f"{path}: cannot write: {error.strerror}") from error
         raise
 
 
-WRITE_ERRORS = {5, 27, 28, 30, 122}  # EIO, EFBIG, ENOSPC, EROFS, EDQUOT
+@contextlib.contextmanager
+def _write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """`writing` for a block that does other work too: only what a disk or a pipe says of a write is taken for one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in WRITE_ERRORS and not isinstance(error, BrokenPipeError):
+            raise
+        with writing(path):
+            raise
+
+
+STALE = 60
+"""Seconds before a temporary file without an owner is taken for one of a killed process: it gets its lock after its name."""
+
+
+def _sweep(target: Path) -> None:
+    """Removes the temporary files that killed writers of the target left."""
+    name = re.compile(re.escape(f".{target.name}.") + r"[a-z0-9_]{8}\.tmp")
+    for entry in os.scandir(target.parent):
+        if not name.fullmatch(entry.name):
+            continue
+        with contextlib.suppress(OSError), open(entry.path, "rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(stream.fileno()).st_mtime > STALE:
+                os.unlink(entry.path)
 
 
 def write(path: str | os.PathLike[str], records: Iterable[object]) -> int:

@@ -9,10 +9,10 @@ the head of a rollout decodes the bytes before ``,"messages":`` (`HEAD_END`). St
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 HEAD_END = b',"messages":'
 """Where the head of a rollout ends. Safe to search for: inside a JSON string the quotes would be escaped."""
@@ -39,6 +39,9 @@ class Call(Struct, frozen=True):
     tool: str
     arguments: dict[str, Any] = {}
 
+
+Id = Annotated[str, Meta(min_length=1)]
+"""Of a record; a line whose id is empty is no record."""
 
 Action = Call | str
 """What a policy does: a tool call, or a block of code (AppWorld)."""
@@ -136,7 +139,7 @@ class Author(Struct, frozen=True):
 class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.task/1"):
     """A datum (E, q, τ, v): environment and start state, query, solution, verifier. Id over env, start, query, solution, verifier."""
 
-    id: str
+    id: Id
     env: str
     env_version: str = ""
     kind: str = ""
@@ -152,8 +155,8 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     validity: Validity | None = None
     difficulty: Difficulty | None = None
     verifier: Verifier = Verifier()
-    query: list[str]
-    """The user's turns."""
+    query: Annotated[list[str], Meta(min_length=1)]
+    """The user's turns, at least one."""
     solution: list[list[Action]] = []
     """Reference actions, per turn."""
     start: Start
@@ -173,8 +176,8 @@ class Usage(Struct, frozen=True):
 class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.rollout/1"):
     """One episode of a policy on a task. Id over task_id, policy, iteration, step, sample, seed."""
 
-    id: str
-    task_id: str
+    id: Id
+    task_id: Id
     env: str
     group: str
     """Rollouts of one task in one training step share it."""
@@ -238,9 +241,9 @@ class Trajectory(Struct, frozen=True):
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.signal/1"):
-    """A weakness read from rollouts. Id over kind, env, task_id, pattern, iteration."""
+    """A weakness read from rollouts. Id over kind, env, task_id, pattern (of keys and apps, its family too), iteration."""
 
-    id: str
+    id: Id
     kind: str
     """forgetting, boundary, rare, …"""
     task_id: str
@@ -270,7 +273,7 @@ class Context(Struct, frozen=True):
 class Exploration(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.exploration/1"):
     """One round of exploration in a real environment. Id over env, start, context, mode, round, steps' actions."""
 
-    id: str
+    id: Id
     env: str
     env_version: str = ""
     mode: str
@@ -291,7 +294,7 @@ class Exploration(Struct, frozen=True, kw_only=True, tag_field="schema", tag="co
 class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.verdict/1"):
     """What validation found out about one task."""
 
-    task_id: str
+    task_id: Id
     verdict: Literal["valid", "invalid", "error", "timeout", "unsafe", "nondeterministic", "trivial"]
     gate: str
     replays: list[dict[str, Any]] = []

@@ -2,7 +2,8 @@
 
 A `Journal` is an append-only file of ``{"key": ..., "value": ...}`` lines, beside the output it serves. A rerun finds its
 finished episodes there and runs only the rest. The first line holds the configuration; a journal of another configuration is
-refused with the names of the settings that differ. A torn last line is dropped with a warning. One process at a time.
+refused with the names of the settings that differ. A torn last line is dropped with a warning; any other damage is bad input
+that names the file. One process at a time.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from coevolve.errors import Partial, UsageError, WriteFailed
-from coevolve.jsonl import encode, warn
+from coevolve.errors import BadInput, Partial, UsageError
+from coevolve.jsonl import encode, is_special, is_stdout, warn, writing
 
 T = TypeVar("T")
 
@@ -23,6 +24,13 @@ T = TypeVar("T")
 def home() -> Path:
     """$COEVOLVE_HOME, where installed environments and the journal of model calls are."""
     return Path(os.environ.get("COEVOLVE_HOME") or Path.home() / ".local" / "share" / "coevolve")
+
+
+def journal_path(output: str, otherwise: Path | None = None) -> Path | None:
+    """Where the journal of an output is: beside a regular file; for standard output where the caller says; else nowhere."""
+    if is_stdout(output):
+        return otherwise
+    return None if is_special(output) else Path(f"{output}.journal")
 
 
 class Journal:
@@ -37,54 +45,63 @@ class Journal:
             self._open(config)
 
     def _open(self, config: dict[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "a+b")
+            self._lock()
+            self._file.seek(0)
+            *lines, torn = self._file.read().split(b"\n")
+        entries = [(number, line) for number, line in enumerate(lines, 1) if line]
+        if entries:
+            self._check(self._decode(entries[0][1], _Begun, entries[0][0]).config, config)
+        for number, line in entries[1:]:
+            pair = self._decode(line, _Entry, number)
+            self._found[pair.key] = pair.value
+        if torn:
+            warn(f"{self.path}: dropped a torn last line")
+            with writing(self.path):
+                self._file.truncate(sum(len(line) + 1 for line in lines))
+        if not entries:
+            self._append({"config": config})
+
+    def _lock(self) -> None:
+        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Partial(
                 f"{self.path}: another process is writing this journal; wait for it, or choose another -o"
             ) from None
-        except OSError as error:
-            raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
-        self._file.seek(0)
-        lines = self._file.read().split(b"\n")
-        whole = sum(len(line) + 1 for line in lines[:-1])
-        if lines[-1]:
-            warn(f"{self.path}: dropped a torn last line")
-        self._file.truncate(whole)
-        entries = [line for line in lines[:-1] if line]
-        if entries:
-            self._check(msgspec.json.decode(entries[0]).get("config"), config)
-            for entry in entries[1:]:
-                pair = msgspec.json.decode(entry, type=_Entry)
-                self._found[pair.key] = pair.value
-        else:
-            self._append({"config": config})
 
-    def _check(self, old: Any, new: dict[str, Any]) -> None:
+    def _decode(self, raw: bytes | msgspec.Raw, type_: type[T], number: int | None) -> T:
+        try:
+            return msgspec.json.decode(raw, type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise BadInput(
+                str(self.path), number, f"damaged journal ({error}). Delete the file to start anew"
+            ) from None
+
+    def _check(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         new = msgspec.json.decode(msgspec.json.encode(new))
         if old == new:
             return
-        names = sorted(k for k in {*(old or {}), *new} if (old or {}).get(k) != new.get(k))
+        names = sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
         raise UsageError(
             f"{self.path}: was begun with other settings ({', '.join(names)}). Use the same ones, or delete it to start anew"
         )
 
     def _append(self, value: object) -> None:
-        try:
+        with writing(self.path):
             self._file.write(encode(value))
             self._file.flush()
-        except OSError as error:
-            raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
 
     def get(self, key: str, type_: type[T]) -> T | None:
         """The value kept under the key, or None."""
         raw = self._found.get(key)
         if raw is None:
             return None
+        value = self._decode(raw, type_, None)
         self.reused += 1
-        return msgspec.json.decode(raw, type=type_)
+        return value
 
     def put(self, key: str, value: object) -> None:
         if self._file:
@@ -98,6 +115,10 @@ class Journal:
             self.path.unlink(missing_ok=True)
         self._file.close()
         self._file = None
+
+
+class _Begun(msgspec.Struct):
+    config: dict[str, Any]
 
 
 class _Entry(msgspec.Struct):

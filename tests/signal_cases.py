@@ -63,10 +63,10 @@ def paper_reference(rollouts: list[Rollout], past=(), window=5, least=100, theta
             names = ["^"] + r.tools + ["$"]
             for pair in {(names[i], names[i + 1]) for i in range(len(names) - 1)}:
                 holds[r.iteration][pair] += 1
-    current = {iteration for _, iteration, _ in groups} | {r.iteration for r in rollouts}
+    own = {(task_id, iteration) for task_id, iteration, _ in groups}
     scores = defaultdict(list)
     for task_id, iteration, step, successes, trials in past:
-        if iteration not in current:
+        if (task_id, iteration) not in own:
             scores[task_id].append((iteration, step, successes / trials))
     for (task_id, iteration, step), wins in groups.items():
         scores[task_id].append((iteration, step, sum(wins) / len(wins)))
@@ -75,7 +75,7 @@ def paper_reference(rollouts: list[Rollout], past=(), window=5, least=100, theta
             found[key] = max(found.get(key, (-1, 0)), (step, sum(wins) / len(wins)))
     for task_id, points in scores.items():
         points.sort()
-        for iteration in {i for i, _, _ in points} & current:
+        for iteration in {i for i, _, _ in points if (task_id, i) in own}:
             last = max(k for k, p in enumerate(points) if p[0] == iteration)
             before = [score for _, _, score in points[max(0, last - window) : last]]
             if any(score >= 0.5 for score in before) and points[last][2] < 0.5:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from coevolve.errors import BadInput, WriteFailed
+from coevolve.errors import BadInput, UsageError, WriteFailed
 from coevolve.jsonl import atomic, encode, read, splice, write
 from coevolve.records import Rollout, Start, Task
 
@@ -78,8 +81,22 @@ def test_gzip(tmp_path: Path):
     """.gz is unpacked; a damaged one is bad input."""
     path = tmp_path / "t.gz"
     assert records(path, gzip.compress(GOOD))[0].id == "a"
-    with pytest.raises(BadInput):
-        records(path, gzip.compress(GOOD * 100)[:60])
+    for damaged in (gzip.compress(GOOD * 100)[:60], gzip.compress(GOOD)[:20] + b"\xff" * 90):
+        with pytest.raises(BadInput, match="damaged"):
+            records(path, damaged)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_packed_output_is_read_again(tmp_path: Path, suffix: str):
+    """What is written under a suffix that the reader unpacks is packed, to the same bytes each time."""
+    if suffix == "zst":
+        pytest.importorskip("zstandard")
+    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    for path in (first, second):
+        write(path, [json.loads(GOOD)] * 1000)
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size < 1000 * len(GOOD) / 10
+    assert [line.record.id for line in read([str(first)], Task)] == ["a"] * 1000
 
 
 def test_the_head_is_enough(tmp_path: Path):
@@ -129,3 +146,34 @@ def test_atomic_says_where_it_cannot_write(tmp_path: Path):
     (tmp_path / "f").write_text("")
     with pytest.raises(WriteFailed):
         write(tmp_path / "f" / "x", [])
+    with pytest.raises(WriteFailed, match="/dev/full"):
+        write("/dev/full", [{"a": 1}])
+    for name in (tmp_path, ""):
+        with pytest.raises(UsageError):
+            write(name, [])
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path):
+    """The next writer removes a dead writer's temporary file, and neither a living one's nor a stranger's."""
+    target = tmp_path / "out"
+    code = (
+        "import sys, time; from coevolve.jsonl import atomic\n"
+        f"with atomic({str(target)!r}): print('up', flush=True); time.sleep(60)"
+    )
+    holders = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for holder in holders:
+            holder.stdout.readline()
+        holders[0].kill()
+        holders[0].wait()
+        (tmp_path / ".out.old.tmp").write_text("a stranger's")
+        assert len(os.listdir(tmp_path)) == 3
+        for path in tmp_path.iterdir():
+            os.utime(path, (0, time.time() - 3600))
+        write(target, [])
+        names = sorted(os.listdir(tmp_path))
+        assert len(names) == 3 and {"out", ".out.old.tmp"} < set(names)
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()

@@ -11,7 +11,7 @@ import pytest
 
 import tiny_models
 from coevolve.errors import Exit
-from coevolve_cli.main import COMMANDS
+from coevolve_cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coevolve.errors import Partial, UsageError
-from coevolve.runs import Journal
+from coevolve.errors import BadInput, Partial, UsageError, WriteFailed
+from coevolve.runs import Journal, journal_path
 
 
 def test_finished_work_is_found_again(tmp_path: Path):
@@ -48,6 +48,43 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, capsys):
     again.close(finished=False)
     assert Journal(path, {}).get("c", int) == 3
     assert "torn" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"\0" * 64 + b"\n", b"\xff\xfe garbage\n", b"[]\n", b"null\n", b'{"key":1,"value":2}\n', b'{"config":7}\n'],
+)
+@pytest.mark.parametrize("kept", [b"", b'{"config":{}}\n'], ids=["first", "later"])
+def test_damage_is_said_with_the_remedy(tmp_path: Path, damage: bytes, kept: bytes):
+    """A line that a power cut or another program left: bad input that names file and line, and the file stays as it is."""
+    path = tmp_path / "j"
+    path.write_bytes(kept + damage + b"torn")
+    with pytest.raises(BadInput, match="Delete the file") as error:
+        Journal(path, {})
+    assert f"{path}:{2 if kept else 1}:" in str(error.value)
+    assert path.read_bytes() == kept + damage + b"torn"
+
+
+def test_a_value_of_another_type_is_damage(tmp_path: Path):
+    """A value that is no longer what its reader expects names the journal."""
+    path = tmp_path / "j"
+    path.write_bytes(b'{"config":{}}\n{"key":"a","value":[1]}\n')
+    with pytest.raises(BadInput, match="Delete the file"):
+        Journal(path, {}).get("a", int)
+
+
+def test_a_journal_is_beside_regular_files_only(tmp_path: Path):
+    """Standard output has the run's, devices and pipes none; what cannot be an output is refused before a journal is made."""
+    here = tmp_path / "run.journal"
+    assert [journal_path(name, here) for name in ("-", "/dev/stdout")] == [here, here]
+    assert [journal_path(name, here) for name in ("/dev/null", "/dev/full")] == [None, None]
+    assert journal_path(str(tmp_path / "out")) == tmp_path / "out.journal"
+    for name in ("", str(tmp_path)):
+        with pytest.raises(UsageError):
+            journal_path(name)
+    here.write_text("")
+    with pytest.raises(WriteFailed):
+        Journal(here / "x", {})
 
 
 def test_a_second_process_is_refused(tmp_path: Path):

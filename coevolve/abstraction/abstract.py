@@ -4,7 +4,7 @@ Each exploration's goals are minimised by execution (`goals`), joined to tasks o
 order of a conversation (`turns`), executed once more in that form, and written (`writers`). Every solution has been executed as
 it stands. What gives no task is a `Reject` with its reason. Within one run no two tasks share a start state and the query or the
 solution, and no query stands for two different effects; the later one is rejected. An exploration whose environment fails is a
-`Reject` too (`environment`), is not journalled, and stops the stage when more than half of a chunk fail.
+`Reject` too (`environment`), counts as lost, and is not journalled; the stage stops where everything was lost so far (`losses`).
 
 Unlike the paper's abstractor this one needs no model, says nothing that was not executed, and checks every claim.
 """
@@ -17,13 +17,14 @@ from itertools import islice
 
 from coevolve.abstraction.candidates import FAULT, Found, Reject, candidates
 from coevolve.environments.client import Pool
+from coevolve.environments.losses import Losses
 from coevolve.environments.replay import run, together
-from coevolve.errors import Unreachable
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
 
 CHUNK = 32
 """Explorations worked on at a time."""
+WHAT = "explorations"
 EnvironmentOf = Callable[[str], Pool]
 
 
@@ -34,17 +35,18 @@ def abstract(
     per_exploration: int = 4,
     seed: int = 0,
     journal: Journal | None = None,
+    losses: Losses | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
     """Candidate tasks in the order of their explorations, at most `per_exploration` of each; the same for any pool size.
 
-    `environment` gives the running pool of an exploration's `env`. Raises Unreachable when an environment keeps failing.
+    `environment` gives the running pool of an exploration's `env`. Raises Unreachable where every exploration is lost.
     """
-    journal = journal or Journal(None, {})
+    journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
     known = Known()
     remaining = iter(explorations)
     while chunk := list(islice(remaining, CHUNK)):
-        for found in _chunk(chunk, environment, per_exploration, seed, journal):
+        for found in _chunk(chunk, environment, per_exploration, seed, journal, losses):
             for rejected in found.rejects:
                 reject(rejected)
             for task in found.tasks:
@@ -76,23 +78,34 @@ class Known:
 
 
 def _chunk(
-    chunk: list[Exploration], environment: EnvironmentOf, per_exploration: int, seed: int, journal: Journal
+    chunk: list[Exploration],
+    environment: EnvironmentOf,
+    per_exploration: int,
+    seed: int,
+    journal: Journal,
+    losses: Losses,
 ) -> list[Found]:
     done = {e.id: found for e in chunk if (found := journal.get(e.id, Found)) is not None}
     for env in sorted({e.env for e in chunk if e.id not in done}):
         pool, missing = environment(env), [e for e in chunk if e.env == env and e.id not in done]
+        pool.compare([e.env_version for e in missing])
         works = [candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing]
         found = run(pool, together(works))
-        too_many_faults(env, found)
         for exploration, result in zip(missing, found, strict=True):
             done[exploration.id] = result
-            if not any(rejected.reason == FAULT for rejected in result.rejects):
+            if fault_of(result) is None:
                 journal.put(exploration.id, result)
-    return [done[e.id] for e in chunk]
+    return counted([done[e.id] for e in chunk], losses)
 
 
-def too_many_faults(env: str, found: list[Found]) -> None:
-    """Raises Unreachable when the environment failed for more than half of what was asked of it."""
-    faults = [r for result in found if (r := next((r for r in result.rejects if r.reason == FAULT), None))]
-    if len(faults) * 2 > len(found):
-        raise Unreachable(f"{env}: {len(faults)} of {len(found)} explorations met a fault: {faults[0].detail}")
+def fault_of(found: Found) -> str | None:
+    """The environment's fault to which an exploration was lost."""
+    return next((rejected.detail for rejected in found.rejects if rejected.reason == FAULT), None)
+
+
+def counted(chunk: list[Found], losses: Losses) -> list[Found]:
+    """The chunk, counted. Raises Unreachable where all was lost so far."""
+    for found in chunk:
+        losses.add(fault_of(found))
+    losses.stop()
+    return chunk

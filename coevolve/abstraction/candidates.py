@@ -22,6 +22,7 @@ from coevolve.environments.replay import Episode, Job, Work, outcome, together
 from coevolve.records import Exploration, Lineage, Origin, Task, Verifier, task_id
 
 FAULT = "environment"
+REFUSED = "refused_start"
 PARTNERS_TRIED = 3
 """Other goals tried for each further turn."""
 
@@ -42,6 +43,11 @@ class Found(Struct, frozen=True):
 
     tasks: list[Task] = []
     rejects: list[Reject] = []
+
+
+def reason_of(fault: Fault) -> str:
+    """Why an exploration whose start cannot be opened gives no task: the environment refuses it, or has a fault."""
+    return REFUSED if fault.kind == "bad_request" else FAULT
 
 
 class _Request(Struct, frozen=True):
@@ -68,11 +74,16 @@ class _Candidates:
         self._rejects: list[Reject] = []
 
     def find(self, most: int) -> Work[Found]:
+        if not self._exploration.steps:
+            self._reject("no_steps", "")
+            return Found(rejects=self._rejects)
         (episode,) = yield [Job(self._exploration.start, [])]
         if isinstance(episode, Fault):
-            raise EnvironmentFault(episode.message)
+            return Found(rejects=[Reject(self._exploration.id, reason_of(episode), detail=episode.message)])
         self._trace = trace(self._exploration, episode.opened, self._tools)
         goals = find(self._trace, self._tools, self._description)
+        if not goals:
+            self._reject("unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", "")
         singles = yield from together([self._single(goal) for goal in goals])
         requests = yield from self._joined([single for single in singles if single], most)
         return Found([self._task(request) for request in requests], self._rejects)

@@ -109,7 +109,9 @@ def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:
 def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> Reference | None:
     """How a request of `app` refers to a part of a step's output; None where nobody would. A member of a list is referred to
     by its place. The bare name behind a key stands for the row only in the app that both belong to."""
-    tool = tools[step.action.tool]
+    tool = tools.get(step.action.tool)
+    if tool is None:
+        return None
     names = [key for key in path if isinstance(key, str)]
     places = [key for key in path if isinstance(key, int)]
     if len(places) > 1 or (places and places[0] >= len(ORDINALS)):

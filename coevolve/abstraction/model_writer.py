@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from coevolve.abstraction.abstract import EnvironmentOf, Known, too_many_faults
-from coevolve.abstraction.candidates import FAULT, Found, Reject
+from coevolve.abstraction.abstract import WHAT, EnvironmentOf, Known, counted
+from coevolve.abstraction.candidates import FAULT, Found, Reject, reason_of
 from coevolve.abstraction.model_tasks import Group, judge
 from coevolve.abstraction.proposals import Proposal, Refused, propose
 from coevolve.environments.client import Fault, Pool
+from coevolve.environments.losses import Losses
 from coevolve.environments.protocol import Opened
 from coevolve.environments.replay import Job, replay, run, together
 from coevolve.models.chat import BadReply, Full, Request
@@ -65,15 +66,17 @@ def write(
     writer: ModelWriter,
     *,
     journal: Journal | None = None,
+    losses: Losses | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
     """Tasks in the order of their contexts. Reads all explorations before the first, for a context's rounds may lie apart.
 
-    Raises Unreachable when an environment keeps failing; what the model's calls raise ends the stage.
+    Raises Unreachable where every exploration is lost to faults of the environment; what the model's calls raise ends the stage.
     """
-    journal, known, groups = journal or Journal(None, {}), Known(), contexts(explorations)
+    journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
+    known, groups = Known(), contexts(explorations)
     for begin in range(0, len(groups), CHUNK):
-        for found in _chunk(groups[begin : begin + CHUNK], environment, writer, journal):
+        for found in _chunk(groups[begin : begin + CHUNK], environment, writer, journal, losses):
             for rejected in found.rejects:
                 reject(rejected)
             for task in found.tasks:
@@ -98,18 +101,22 @@ def _key(group: list[Exploration]) -> str:
 
 
 def _chunk(
-    chunk: list[list[Exploration]], environment: EnvironmentOf, writer: ModelWriter, journal: Journal
+    chunk: list[list[Exploration]],
+    environment: EnvironmentOf,
+    writer: ModelWriter,
+    journal: Journal,
+    losses: Losses,
 ) -> list[Found]:
     done = {_key(group): journal.get(_key(group), Found) for group in chunk}
     for env in sorted({group[0].env for group in chunk if done[_key(group)] is None}):
         missing = [group for group in chunk if group[0].env == env and done[_key(group)] is None]
+        environment(env).compare([exploration.env_version for group in missing for exploration in group])
         found = _written(missing, environment(env), writer)
-        too_many_faults(env, found)
         for group, result in zip(missing, found, strict=True):
             done[_key(group)] = result
             if not any(rejected.reason in UNDECIDED for rejected in result.rejects):
                 journal.put(_key(group), result)
-    return [done[_key(group)] for group in chunk]
+    return counted([done[_key(group)] for group in chunk], losses)
 
 
 def _written(groups: list[list[Exploration]], pool: Pool, writer: ModelWriter) -> list[Found]:
@@ -144,7 +151,7 @@ async def _ask(
     if not any(exploration.steps for exploration in group):
         return [Reject(first, "no_steps")]
     if isinstance(opened, Fault):
-        return [Reject(first, FAULT, detail=opened.message)]
+        return [Reject(first, reason_of(opened), detail=opened.message)]
     request = Request(model=writer.model, messages=[], temperature=writer.temperature)
     prompt = load("abstract", writer.prompts)
     try:

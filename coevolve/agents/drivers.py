@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import REFUSED, Episode, Reply
 from coevolve.agents.policies import Program
 from coevolve.agents.prompts import TOOLS, Style
 from coevolve.environments.protocol import Result
@@ -181,7 +181,8 @@ def open_all(episodes: list[Episode], pool: Pool) -> None:
     """Opens a session for each episode, in one batch."""
     for episode, opened in zip(episodes, pool.open([e.task.start for e in episodes]), strict=True):
         if _is_fault(opened):
-            episode.stop("env_error", opened.message)
+            refused = REFUSED if opened.kind == "bad_request" else ""
+            episode.stop("env_error", refused + opened.message)
         else:
             episode.open(opened)
 

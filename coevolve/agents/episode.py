@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from coevolve.models.transformers_lm import Row
 
 
+REFUSED = "refused: "
+"""How the error of an `env_error` begins where the environment calls the task's start a bad request: the record's fault."""
+
+
+def refusal(rollout: Rollout) -> str | None:
+    """Why the environment refuses the rollout's task, None if it does not."""
+    refused = rollout.stop_reason == "env_error" and (rollout.error or "").startswith(REFUSED)
+    return f"the environment refuses it: {rollout.error.removeprefix(REFUSED)}" if refused else None
+
+
 class Reply(NamedTuple):
     """What the policy said."""
 
@@ -105,7 +115,8 @@ class Episode:
         """Names of the tools that are offered from the beginning, and of those that turns up to this one have added."""
         opened = self.session.opened
         added = [name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])]
-        return opened.tools or list(self.tools), added
+        first = [name for name in opened.tools if name in self.tools or not self.tools]
+        return first or list(self.tools), [name for name in added if name in self.tools or not self.tools]
 
     def reply(self, reply: Reply) -> list[Call]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""

@@ -60,7 +60,10 @@ def random_calls(episode: Episode, pool: Pool) -> str:
     draw = random.Random(f"{episode.key}-{episode.replies}")
     if draw.random() > CONTINUE:
         return HAND_BACK
-    tool = pool.tools[draw.choice(episode.offered())]
+    names = episode.offered()
+    if not names:
+        return HAND_BACK
+    tool = pool.tools[draw.choice(names)]
     required = tool.parameters.get("required", [])
     arguments = {
         name: _value(draw, tool, name, schema, episode.session.opened.values)

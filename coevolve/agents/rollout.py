@@ -15,16 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from math import lcm
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
-from coevolve.agents.episode import Episode
+from coevolve.agents.episode import Episode, refusal
 from coevolve.agents.policies import PROGRAMS
 from coevolve.agents.prompts import Style, style
 from coevolve.environments.protocol import Limits
-from coevolve.errors import UsageError
+from coevolve.errors import Unreachable, UsageError
 from coevolve.records import Rollout, Task, content_id
 from coevolve.runs import Journal
 
@@ -49,8 +50,7 @@ def make_policy(
     """`name`: with `models` the server's name of a model; else solution, nothing, hollow, random; else a Hugging Face model.
 
     `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both. `prompt` names a style
-    of `prompts`. Raises UsageError for
-    what is neither, MissingDependency where torch is needed and missing.
+    of `prompts`. Raises UsageError or Unreachable for what is neither, MissingDependency where torch is needed and missing.
     """
     told = style(prompt)
     if models is not None:
@@ -63,14 +63,20 @@ def make_policy(
         return ProgramPolicy(name, PROGRAMS[name])
     from coevolve.models.transformers_lm import LocalModel, identity
 
-    model = LocalModel.load(
-        name,
-        device=device,
-        threads=threads,
-        max_tokens=max_tokens,
-        max_turn_tokens=max_turn_tokens,
-        render=told.render,
-    )
+    try:
+        model = LocalModel.load(
+            name,
+            device=device,
+            threads=threads,
+            max_tokens=max_tokens,
+            max_turn_tokens=max_turn_tokens,
+            render=told.render,
+        )
+    except (UsageError, Unreachable) as error:
+        if Path(name).is_dir():
+            raise
+        known = f"{', '.join(PROGRAMS)}; a Hugging Face directory or id; with --base-url, the server's name of a model"
+        raise type(error)(f"{error}. A policy is one of {known}") from error
     return LocalPolicy(identity(name), model, temperature, told)
 
 
@@ -104,7 +110,8 @@ def resumed(
     """The rollouts of different tasks; those that the journal holds are not played again.
 
     Tasks are kept and played again in units that fill whole batches of the policy, so that a batch is made of the same
-    rows after an interruption as without one. A unit with an `env_error` isn't kept: it deserves another try.
+    rows after an interruption as without one. A unit with an `env_error` isn't kept: it deserves another try, unless it is the
+    task that the environment refuses.
     """
     units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
     keys = [content_id([task.id for task in unit]) for unit in units]
@@ -113,7 +120,7 @@ def resumed(
     for unit, key, known in zip(units, keys, found, strict=True):
         if known is None:
             known = list(islice(played, len(unit) * samples))
-            if all(rollout.stop_reason != "env_error" for rollout in known):
+            if all(rollout.stop_reason != "env_error" or refusal(rollout) for rollout in known):
                 journal.put(key, known)
         yield from known
 
@@ -123,6 +130,7 @@ def _episodes(
 ) -> Iterator[Episode]:
     seen: Counter[str] = Counter()
     for task in tasks:
+        pool.compare([task.env_version])
         if task.env != pool.name:
             raise UsageError(f"task {task.id} is of environment {task.env!r}, and this run plays {pool.name!r}")
         if not task.query:

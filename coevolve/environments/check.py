@@ -46,16 +46,20 @@ def _recipe(env: str) -> str | None:
     return BUILT_IN[env].recipe if env in BUILT_IN else env if env in install.RECIPES else None
 
 
-def _check(name: str, ok: bool, detail: str = "") -> Check:
-    return Check(name, "ok" if ok else "failed", detail)
+def _check(name: str, ok: bool, detail: str = "", failure: str = "") -> Check:
+    """`failure` takes the place of the detail where the check failed."""
+    return Check(name, "ok" if ok else "failed", detail if ok else failure or detail)
 
 
 def _described(pool: Pool, env: str) -> Iterator[Check]:
     description = pool.description
     names = [tool.name for tool in description.tools]
-    sound = bool(names) and len(set(names)) == len(names)
+    double = sorted({name for name in names if names.count(name) > 1})
     yield _check(
-        "describe", sound, f"{description.name} {description.version}, {len(names)} tools, splits {description.splits}"
+        "describe",
+        bool(names) and not double,
+        f"{description.name} {description.version}, {len(names)} tools, splits {description.splits}",
+        f"tools described twice: {', '.join(double[:5])}" if double else "no tools are described",
     )
     odd = [tool.name for tool in description.tools if tool.parameters.get("type") != "object"]
     yield _check("schemas", not odd, f"parameters are no JSON Schema of an object: {', '.join(odd[:5])}" if odd else "")
@@ -64,7 +68,10 @@ def _described(pool: Pool, env: str) -> Iterator[Check]:
         yield _check(
             "version", description.version.split("+")[0] == pinned, f"pinned {pinned}, found {description.version}"
         )
-    yield _check("start", pool.start(SEED) == pool.start(SEED), "the same seed gives the same start state")
+    same = pool.start(SEED) == pool.start(SEED)
+    yield _check(
+        "start", same, "the same seed gives the same start state", "the same seed gives different start states"
+    )
 
 
 def _sessions(pool: Pool) -> Iterator[Check]:
@@ -72,28 +79,29 @@ def _sessions(pool: Pool) -> Iterator[Check]:
     opened = pool.open([start, start])
     faults = [a.message for a in opened if isinstance(a, Fault)]
     same = not faults and opened[0].opened == opened[1].opened
-    yield _check("open", same, "; ".join(faults) or "one start state opened twice is the same")
+    failure = "; ".join(faults) or "one start state opened twice differs"
+    yield _check("open", same, "one start state opened twice is the same", failure)
     if not same:
         return
     acting, idle = opened
     answer = _step(pool, idle, Call("no_such_tool"))
     readable = isinstance(answer, Result) and bool(answer.error) and not answer.fatal
-    yield _check(
-        "unknown tool",
-        readable,
-        answer.message if isinstance(answer, Fault) else f"{answer.error}: {answer.observation[:80]}",
-    )
+    said = answer.message if isinstance(answer, Fault) else f"{answer.error}: {answer.observation[:80]}"
+    yield _check("unknown tool", readable, said, f"a call of an unknown tool gives no result with an error ({said})")
     actions, faults = _act(pool, acting)
     yield _check("actions", not faults, "; ".join(faults) or f"{len(actions)} calls until the state changed")
     if faults:
         return
     answer = _step(pool, idle, Call("no_such_tool"))
     apart = isinstance(answer, Result) and answer.state == opened[1].opened.state
-    yield _check("isolation", apart, "what one session does is not seen in another")
+    seen = "what one session does changes the state of another"
+    yield _check("isolation", apart, "what one session does is not seen in another", seen)
     yield from _replay(pool, start, actions, acting)
     yield from _grades(pool, start, actions, acting, idle)
     pool.close([acting, idle])
-    yield _check("close", isinstance(pool.open([start])[0], Session), "sessions open after others closed")
+    (reopened,) = pool.open([start])
+    failure = f"no session opens after others closed: {reopened.message}" if isinstance(reopened, Fault) else ""
+    yield _check("close", not failure, "sessions open after others closed", failure)
 
 
 def _step(pool: Pool, session: Session, action: Action) -> Result | Fault:
@@ -140,7 +148,10 @@ def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> 
     results = [_step(pool, again, action) for action in actions]
     states = [r.message if isinstance(r, Fault) else r.state for r in results]
     yield _check(
-        "determinism", states == [state for _, _, state in acted.log], "the same actions lead to the same states"
+        "determinism",
+        states == [state for _, _, state in acted.log],
+        "the same actions lead to the same states",
+        "the same actions lead to different states",
     )
     pool.close([again])
 
@@ -161,6 +172,7 @@ def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idl
     yield _check("evaluate", not faults, "; ".join(faults))
     if faults:
         return
-    yield _check("solution succeeds", done.success, done.reason)
+    lost = f"a session that did the solution's actions is no success: {done.reason or 'no reason given'}"
+    yield _check("solution succeeds", done.success, done.reason, lost)
     if acted.log and acted.log[-1][2] != idle.opened.state:
-        yield _check("doing nothing fails", not undone.success, undone.reason)
+        yield _check("doing nothing fails", not undone.success, undone.reason, "doing nothing is a success")

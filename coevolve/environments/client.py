@@ -25,6 +25,7 @@ from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result
 from coevolve.environments.slot import Fault, Job, Limits, Session, Slot, open_request, step_request
 from coevolve.environments.worker import Guard, Request
 from coevolve.errors import Unreachable, UsageError
+from coevolve.jsonl import warn
 from coevolve.records import Action, Start, Task, Verifier, task_id
 
 __all__ = ["Fault", "Pool", "Session"]
@@ -74,10 +75,12 @@ class Pool:
         self._slots: list[Slot] = []
         self._threads: ThreadPoolExecutor | None = None
         self._guard: Guard | None = None
+        self._compared = False
 
     def __enter__(self) -> Pool:
         self._guard = Guard()
-        self._slots = [Slot(self._launch, self._guard, self._limits) for _ in range(self._count)]
+        told: set[str] = set()
+        self._slots = [Slot(self._launch, self._guard, self._limits, told) for _ in range(self._count)]
         self._threads = ThreadPoolExecutor(self._count, "environment") if self._count > 1 else None
         try:
             self.description = self._describe()
@@ -126,6 +129,14 @@ class Pool:
     def splits(self) -> str:
         """Its splits and their sizes, in words."""
         return ", ".join(f"{name} ({n})" for name, n in self.description.splits.items()) or "no tasks of its own"
+
+    def compare(self, versions: Iterable[str]) -> None:
+        """Warns, once, where records were made with another version of the environment than the one that runs."""
+        own = self.description.version
+        other = next((version for version in versions if version and version != own), None)
+        if other and not self._compared:
+            self._compared = True
+            warn(f"{self.name}: there are records made with version {other}; version {own} is running")
 
     def _task(self, own: _OwnTask, split: str) -> Task:
         return Task(

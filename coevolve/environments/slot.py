@@ -16,7 +16,7 @@ import msgspec
 
 from coevolve.environments.protocol import Graded, NewStart, Opened, Result
 from coevolve.environments.registry import Launch
-from coevolve.environments.worker import Death, Guard, Reply, Request, Worker
+from coevolve.environments.worker import Death, Guard, Reply, Request, Worker, printable
 from coevolve.jsonl import warn
 from coevolve.records import Action, Start
 
@@ -83,8 +83,10 @@ def step_request(session: Session, turn: int, actions: list[Action], limits: Lim
 class Slot:
     """Runs jobs one after another on the worker of the moment."""
 
-    def __init__(self, launch: Launch, guard: Guard, limits: Limits):
+    def __init__(self, launch: Launch, guard: Guard, limits: Limits, told: set[str] | None = None):
+        """`told`: kinds of death that the user was told of already, shared by the slots of a pool."""
         self._launch, self._guard, self._limits = launch, guard, limits
+        self._told = set() if told is None else told
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -174,7 +176,7 @@ class Slot:
             return Fault("the pool is closed", "closed")
         if job.op == "describe":
             return Fault(first.message, first.kind)
-        warn(f"{self._launch.name}: {_what(job)} {first.message}; trying once more in a fresh worker")
+        self._tell(job, first)
         for request, expected in self._replay(job):
             reply = self._once(request)
             if isinstance(reply, Death):
@@ -194,6 +196,13 @@ class Slot:
             if job.session.ended:
                 break
         return results
+
+    def _tell(self, job: Job, death: Death) -> None:
+        """One line for each kind of death, however many workers die of it."""
+        if death.kind not in self._told:
+            self._told.add(death.kind)
+            again = "; trying once more in a fresh worker, as with every further one (each kind is told once)"
+            warn(f"{printable(self._launch.name)}: {_what(job)} {death.message}{again}")
 
     def _once(self, request: Request) -> Reply | Death:
         try:
@@ -236,7 +245,7 @@ class Slot:
 
     def _decode(self, op: str, reply: Reply) -> Any:
         if reply.error:
-            return Fault(f"{op}: {reply.error.message}", reply.error.kind)
+            return Fault(f"{op}: {printable(reply.error.message)}", reply.error.kind)
         decoder = _DECODERS.get(op)
         if decoder is None:
             return reply.result
@@ -277,7 +286,7 @@ def _after_the_end(job: Job) -> Any:
 def _what(job: Job) -> str:
     if job.op != "step":
         return job.op
-    names = [action.tool if not isinstance(action, str) else "code" for action in job.actions]
+    names = [printable(action.tool) if not isinstance(action, str) else "code" for action in job.actions]
     return f"an action ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
 
 

@@ -249,5 +249,10 @@ def _message(id_: int, request: Request) -> bytes:
 
 
 def _shorten(text: bytes, limit: int = 200) -> str:
-    line = " ".join(text[: 4 * limit].decode("utf-8", "replace").split())
+    line = printable(" ".join(text[: 4 * limit].decode("utf-8", "replace").split()))
     return line if len(line) <= limit else line[:limit] + "…"
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: what a worker says must not move a terminal's cursor."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,7 +3,7 @@
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
 `Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
 that did from the same start state what another did is left out. One that meets a fault of the environment is dropped and
-counted; more than `MAX_FAULTS` of them stop the run. An action that ends its session (`Result.fatal`) ends its episode only.
+counted; the run stops where every one was (`losses`). An action that ends its session (`Result.fatal`) ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
 research/tiny2.md (coverage of the inventory does most of the work, so guided mode always mixes it in).
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from coevolve.environments.client import Fault, Pool
-from coevolve.errors import CoevolveError, UsageError
+from coevolve.environments.losses import Losses
+from coevolve.errors import Unreachable, UsageError
 from coevolve.exploration.context import Focus, choose, merge
 from coevolve.exploration.lockstep import Done, Finished, run, step_of
 from coevolve.exploration.memory import Memory
@@ -37,9 +38,6 @@ BLOCK = 8
 """Episodes between two updates of the shared memory; part of what decides the output."""
 MIND_BLOCK = 32
 """The same with a model, whose episodes wait for replies most of the time."""
-MAX_FAULTS = 0.2
-"""Share of dropped episodes beyond which the run stops, once more than `FEW_FAULTS` were dropped."""
-FEW_FAULTS = 3
 
 
 class Tally:
@@ -47,8 +45,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
-        self.contexts = self.planned = self.dropped = self.lost = self.refused = self.repeated = 0
-        self.fault = ""
+        self.contexts = self.lost = self.refused = self.repeated = 0
+        self.losses = Losses("episodes")
 
     def add(self, exploration: Exploration) -> None:
         steps = exploration.steps
@@ -60,9 +58,6 @@ class Tally:
             "new states": exploration.visited,
         }
         self.by_mode.setdefault(exploration.mode, Counter()).update(counts)
-
-    def faults(self) -> str:
-        return f"met faults of the environment, the last one: {self.fault}"
 
     def notes(self, resumed: int = 0) -> list[str]:
         """`12 contexts`, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out of the ordinary."""
@@ -77,8 +72,8 @@ class Tally:
             found.append(f"{self.refused} reflections refused")
         if self.lost:
             found.append(f"lost {self.lost} episodes for want of a usable reply")
-        if self.dropped:
-            found.append(f"dropped {self.dropped} episodes that {self.faults()}")
+        if self.losses.lost:
+            found.append(f"dropped {self.losses.lost} episodes that met faults of the environment")
         return found
 
 
@@ -102,11 +97,13 @@ def explore(
     `mind` is the model that explores, in place of the programs.
 
     Raises UsageError for an unknown mode, for signals of another environment and, without a model, for an environment whose
-    actions are code; CoevolveError when too many episodes meet faults; with a model, what its calls raise.
+    actions are code; Unreachable for one without tools, or when every episode meets a fault; with a model, what its calls raise.
     """
     check(settings)
     if pool.description.actions != "calls" and mind is None:
         raise UsageError(f"{pool.name} takes code as actions: exploring it needs a model")
+    if pool.description.actions == "calls" and not pool.tools:
+        raise Unreachable(f"{pool.name}: describes no tools, there is nothing to explore")
     journal, tally, memory = journal or Journal(None, {}), tally or Tally(), Memory(pool.tools)
     for task in tasks:
         if task.env == pool.name:
@@ -143,15 +140,13 @@ def _block(
         elif lost:
             tally.lost += 1
         else:
-            tally.dropped += 1
-            tally.fault = fault
+            tally.losses.add(fault)
     for episode in finished.values():
         if episode:
+            tally.losses.add(None)
             visited = memory.learn(episode.exploration, episode.lessons, episode.opened)
             yield replace(episode.exploration, visited=visited)
-    tally.planned += len(plans)
-    if tally.dropped > max(FEW_FAULTS, MAX_FAULTS * tally.planned):
-        raise CoevolveError(f"{pool.name}: {tally.dropped} of {tally.planned} episodes {tally.faults()}")
+    tally.losses.stop()
 
 
 def _plans(

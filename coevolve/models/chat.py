@@ -156,8 +156,8 @@ def reply(body: bytes, names: dict[str, str] | None = None) -> Reply:
         raise BadReply(f"the model's reply is empty (finish_reason {choice.finish_reason})")
     used = answer.usage or _Usage()
     cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else 0
-    usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0)
-    return Reply(text, reasoning, calls, truncated, usage, cached or 0)
+    usage = Usage(max(0, used.prompt_tokens or 0), max(0, used.completion_tokens or 0))
+    return Reply(text, reasoning, calls, truncated, usage, max(0, cached or 0))
 
 
 def _decode(body: bytes) -> _Answer:

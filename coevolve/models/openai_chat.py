@@ -21,7 +21,7 @@ import time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from coevolve.errors import CoevolveError, MissingDependency, Unreachable
+from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
 from coevolve.models.chat import Full, Message, Reply, Request, reply
 
 RETRIES = 4
@@ -40,7 +40,8 @@ class Answered(NamedTuple):
 
 
 class ChatClient:
-    """`timeout` is in seconds, of one attempt. `base_url` None is OPENAI_BASE_URL, else OpenAI's own. Belongs to one event loop.
+    """`timeout` is in seconds, of one attempt. `base_url` None is OPENAI_BASE_URL; without either, nothing is sent anywhere
+    (UsageError). Belongs to one event loop.
 
     `concurrency` is how many calls are expected at a time: their connections are spread over several pools, since a pool looks
     at every idle connection it has for every call.
@@ -54,7 +55,10 @@ class ChatClient:
                 "openai (needed for a model at a server)", "pip install 'coevolve[models]'"
             ) from error
         self._openai = openai
-        self._key = os.environ.get("OPENAI_API_KEY") or "none"
+        base_url = _address(base_url or os.environ.get("OPENAI_BASE_URL"))
+        self._key = (os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not self._key.isascii() or not self._key.isprintable():
+            raise UsageError("OPENAI_API_KEY holds characters that no request can carry")
         options = {"api_key": self._key, "base_url": base_url, "timeout": timeout, "max_retries": RETRIES}
         pools = max(1, min(POOLS, concurrency // POOLS))
         self._clients = [openai.AsyncOpenAI(**options) for _ in range(pools)]
@@ -157,3 +161,17 @@ def _outgoing(messages: list[Message], names: dict[str, str]) -> list[Message]:
 def _renamed_call(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     function = call["function"]
     return {**call, "function": {**function, "name": names.get(function["name"], function["name"])}}
+
+
+def _address(url: str | None) -> str:
+    """The server's address, if it can be one. Raises UsageError."""
+    if not url:
+        raise UsageError("the model is at a server: name it with --base-url, or OPENAI_BASE_URL")
+    try:
+        parts = urlsplit(url.strip())
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError(f"--base-url {url!r} is no address of a server, as in http://localhost:8000/v1")
+    return url.strip()

@@ -11,6 +11,7 @@ Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, complet
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 
@@ -31,6 +32,9 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     completion: float
     cached: float | None = None
 
+    def figures(self) -> list[float]:
+        return [self.prompt, self.completion, *([] if self.cached is None else [self.cached])]
+
     def of(self, reply: Reply) -> float:
         used = reply.usage
         cached = self.prompt if self.cached is None else self.cached
@@ -43,7 +47,10 @@ def read_prices(path: str) -> dict[str, Price]:
     try:
         text = Path(path).read_bytes()
         table = msgspec.json.decode(text) if path.endswith(".json") else tomllib.loads(text.decode())
-        return msgspec.convert(table, dict[str, Price])
+        prices = msgspec.convert(table, dict[str, Price])
+        if any(not 0 <= figure < math.inf for price in prices.values() for figure in price.figures()):
+            raise ValueError("a price is a finite number, not below 0")
+        return prices
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (ValueError, msgspec.MsgspecError) as error:

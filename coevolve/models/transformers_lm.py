@@ -292,8 +292,10 @@ def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
         if (Path(name) / "adapter_config.json").exists():
             return _with_saved_adapters(name), tokenizer
         return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32), tokenizer
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except UsageError:
+        raise
+    except Exception as error:  # the boundary: each format of weights has errors of its own for a damaged file
+        reason = " ".join(str(error).split()) or type(error).__name__
         kind = UsageError if Path(name).exists() or name.startswith((".", "/")) else Unreachable
         raise kind(f"{name}: cannot be loaded as a Hugging Face model: {reason}") from error
 

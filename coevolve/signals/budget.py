@@ -29,15 +29,19 @@ WEIGHTS: dict[str, float] = {
     "progress": 4,
 }
 
+Topic = tuple[str, str, str]
+"""Environment, `task` or `tool`, and its name."""
+
 
 def choose(candidates: Iterable[Candidate], limit: int, weights: Mapping[str, float] = WEIGHTS) -> list[Candidate]:
-    """At most `limit` candidates per iteration (0: all), in the order of iterations, best use of a budget first."""
-    by_iteration: dict[int, list[Candidate]] = defaultdict(list)
+    """At most `limit` candidates (0: all) per update, which is one iteration of one environment, in the order of iterations and
+    environments, best use of a budget first."""
+    updates: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        by_iteration[candidate.iteration].append(candidate)
+        updates[candidate.iteration, candidate.env].append(candidate)
     chosen: list[Candidate] = []
-    for iteration in sorted(by_iteration):
-        chosen += islice(ranked(by_iteration[iteration], weights), limit or None)
+    for _, found in sorted(updates.items(), key=lambda item: item[0]):
+        chosen += islice(ranked(found, weights), min(limit or len(found), len(found)))
     return chosen
 
 
@@ -46,7 +50,7 @@ def ranked(candidates: list[Candidate], weights: Mapping[str, float] = WEIGHTS) 
     heaps = {kind: [c for c in candidates if c.kind == kind] for kind in KINDS}
     queues = {kind: _Queue(found) for kind, found in heaps.items() if found and weights.get(kind, 0) > 0}
     taken: Counter[str] = Counter()
-    used: Counter[str] = Counter()
+    used: Counter[Topic] = Counter()
     while queues:
         kind = min(queues, key=lambda k: ((taken[k] + 0.5) / weights[k], KINDS.index(k)))
         candidate = queues[kind].pop(used)
@@ -65,7 +69,7 @@ class _Queue:
         ordered = sorted(candidates, key=lambda c: c.order)
         self._heap = [(-c.strength, place, c) for place, c in enumerate(ordered)]
 
-    def pop(self, used: Counter[str]) -> Candidate | None:
+    def pop(self, used: Counter[Topic]) -> Candidate | None:
         while self._heap:
             value, place, candidate = self._heap[0]
             fresh = -candidate.strength * 0.5 ** max((used[topic] for topic in _topics(candidate)), default=0)
@@ -76,7 +80,7 @@ class _Queue:
         return None
 
 
-def _topics(candidate: Candidate) -> list[str]:
+def _topics(candidate: Candidate) -> list[Topic]:
     if candidate.task_id:
-        return [f"task {candidate.task_id}"]
-    return [f"tool {name}" for name in candidate.pattern if name not in (START, END)]
+        return [(candidate.env, "task", candidate.task_id)]
+    return [(candidate.env, "tool", name) for name in candidate.pattern if name not in (START, END)]

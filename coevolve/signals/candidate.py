@@ -22,6 +22,8 @@ class Candidate(NamedTuple):
     rows: list[int]
     """Rows of the rollouts that are its evidence."""
     history: list[Outcome] = []
+    family: str = ""
+    """Family of a pattern that is not made of tool names alone (`keys`, `app`): another's may read the same."""
 
     @property
     def order(self) -> tuple[float, str, str, Pattern]:

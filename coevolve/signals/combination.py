@@ -1,11 +1,12 @@
 """Combination: two tools that work alone and fail together.
 
-Rollouts that called both are compared with those that called only the first, and with those that called only the second, each by
-Fisher's exact test, one-sided on success; the larger p-value counts. Rollouts of one task share their difficulty, so all
+Rollouts that called both are compared with those that called only the first, and with those that called only the second, each
+by Fisher's exact test, one-sided on success; the larger p-value counts. Rollouts of one task share their difficulty, so all
 counts are divided by the mean group size before the test: the effective sample is groups, not rollouts. Most pairs meet too
 seldom to say anything; as Tarone (1990) has it, only pairs whose margins could give a p-value that survives the correction are
-tested at all. Flagged if q <= alpha after Benjamini–Hochberg over these, and if rollouts of more than one task failed.
-Strength: (1 - q) times the smaller of the two differences in success. Pattern: the pair, sorted. Evidence: failures with both.
+tested at all, and of the tools only the `TOOLS` that most rollouts called: pairs grow with their square. Flagged if q <= alpha
+after Benjamini–Hochberg over these, and if rollouts of more than one task failed. Strength: (1 - q) times the smaller of the
+two differences in success. Pattern: the pair, sorted. Evidence: failures with both.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from coevolve.records import Statistic
 from coevolve.signals.candidate import Candidate
 from coevolve.signals.patterns import Pattern
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import TOOLS, Settings
 from coevolve.signals.tally import Rows, Tally
 from coevolve.statistics import benjamini_hochberg, fisher_less
 
@@ -50,7 +51,7 @@ class Calls:
     """Which rollouts called which tools, as bit sets, so that thousands of pairs are counted in no time."""
 
     def __init__(self, called: Mapping[str, Sequence[int]], rows: Rows):
-        self.tools = sorted(called)
+        self.tools = sorted(sorted(called, key=lambda tool: (-len(called[tool]), tool))[:TOOLS])
         self._called, self._rows = called, rows
         self._bits = {tool: _bits(called[tool]) for tool in self.tools}
         self._failed = _bits([row for row, success in enumerate(rows.success) if not success])

@@ -1,6 +1,7 @@
 """The second pass: a chosen candidate becomes a signal with its task and trimmed trajectories.
 
 Chat text is left out and long observations are cut; what was cut is said in place. A record carries all that exploration needs.
+A rollout that turns out to be bad beyond its head is refused and left out of the evidence; the signal stays.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from coevolve.signals.views import Full
 
 def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: int) -> Signal:
     """Reads the candidate's evidence. Its task is the one it is about, or that of the first trajectory."""
-    rollouts = [_rollout(row, rows, source) for row in candidate.rows]
+    rollouts = [found for row in candidate.rows if (found := _rollout(row, rows, source)) is not None]
     about = candidate.task_id or (rollouts[0].task_id if rollouts else "")
     task = next((r.task for r in rollouts if r.task_id == about and r.task is not None), None)
     return Signal(
-        id=content_id("signal", candidate.kind, candidate.env, about, candidate.pattern, candidate.iteration),
+        id=_id(candidate, about),
         kind=candidate.kind,
         task_id=about,
         env=candidate.env,
@@ -35,10 +36,15 @@ def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: 
     )
 
 
-def _rollout(row: int, rows: Rows, source: Source) -> Full:
-    """Raises CoevolveError where another rollout is there than in the first pass."""
+def _id(candidate: Candidate, about: str) -> str:
+    family = [candidate.family] if candidate.family else []
+    return content_id("signal", candidate.kind, candidate.env, about, candidate.pattern, candidate.iteration, *family)
+
+
+def _rollout(row: int, rows: Rows, source: Source) -> Full | None:
+    """None for a line that is bad beyond its head. Raises CoevolveError where another rollout is there than in the first pass."""
     rollout = source.read(rows.place(row))
-    if name_of(rollout.id) != rows.name[row]:
+    if rollout is not None and name_of(rollout.id) != rows.name[row]:
         raise CoevolveError("the input changed while it was being read; run the command again")
     return rollout
 

@@ -2,10 +2,11 @@
 
     with extraction(lines, settings, history=load(path), inventory=…) as found:
         for signal in found.signals(): …
-        save(path, found.history)
+        update(path, found.renewed)
 
 The result does not depend on the order of the rollouts, only on what they are. Rollouts without `success` and `score` are no
-rollouts (`refuse` is told). Sources: SPEC §1.2; what each kind of signal means stands in its module.
+rollouts, and neither are those whose steps cannot be read where they must be: `refuse` is told. Sources: SPEC §1.2; what each
+kind of signal means stands in its module.
 """
 
 from __future__ import annotations
@@ -37,19 +38,21 @@ from coevolve.signals.candidate import Candidate
 from coevolve.signals.history import History
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.settings import KINDS, Settings
-from coevolve.signals.source import Source
-from coevolve.signals.tally import Tally
+from coevolve.signals.source import Source, why
+from coevolve.signals.tally import Place, Tally
 from coevolve.signals.views import Head, Whole
 
 
 class Found:
     """What the first pass found."""
 
-    def __init__(
-        self, tally: Tally, source: Source, candidates: list[Candidate], chosen: list[Candidate], history: History
-    ):
-        self.tally, self.candidates, self.chosen, self.history = tally, candidates, chosen, history
+    def __init__(self, tally: Tally, source: Source, candidates: list[Candidate], chosen: list[Candidate]):
+        self.tally, self.candidates, self.chosen = tally, candidates, chosen
         self._source = source
+
+    def renewed(self, history: History) -> History:
+        """The history with the outcomes of the stream, which replace those of the same tasks in the same iterations."""
+        return history.without(timeline.covered(self.tally)).joined(timeline.entries(self.tally))
 
     def signals(self) -> Iterator[Signal]:
         """The chosen signals, each with its evidence read when it is its turn."""
@@ -77,25 +80,36 @@ def extraction(
     weights: Mapping[str, float] = budget.WEIGHTS,
     refuse: Callable[[Line[Head], str], None] = _refuse,
 ) -> Iterator[Found]:
-    """Runs the first pass. `lines` are of `Whole` where `settings.needs_steps`, else `Head` is enough. `max_signals` per iteration."""
+    """Runs the first pass. `lines` are of `Whole` where `settings.needs_steps`, else `Head` is enough. `max_signals` per update,
+    which is one iteration of one environment."""
     tally = Tally(settings, inventory.tools if inventory else {})
-    with Source(lines) as source:
+    with Source(lines, refuse) as source:
         for line, place in source:
-            if line.record.verdict is None:
-                refuse(line, "neither success nor score")
-            else:
-                tally.add(line.record, line.raw, place)
-        before = (history or History()).without({iteration for _, iteration in tally.updates})
+            if reason := _count(tally, line, place):
+                refuse(line, reason)
+        before = (history or History()).without(timeline.covered(tally))
         candidates = list(find(tally, before, settings, inventory))
         if settings.mode == "paper" and not max_signals:
-            chosen = sorted(candidates, key=lambda c: (c.iteration, KINDS.index(c.kind), c.order))
+            wanted = [c for c in candidates if weights.get(c.kind, 0) > 0]
+            chosen = sorted(wanted, key=lambda c: (c.iteration, KINDS.index(c.kind), c.order))
         else:
             chosen = budget.choose(candidates, max_signals, weights)
-        yield Found(tally, source, candidates, chosen, before.joined(timeline.entries(tally)))
+        yield Found(tally, source, candidates, chosen)
+
+
+def _count(tally: Tally, line: Line[Head], place: Place) -> str | None:
+    """Counts a rollout, or says why it cannot be counted."""
+    if line.record.verdict is None:
+        return "neither success nor score"
+    try:
+        tally.add(line.record, line.raw, place)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return why(line.raw, error)
+    return None
 
 
 def find(tally: Tally, history: History, settings: Settings, inventory: Inventory | None) -> Iterator[Candidate]:
-    """Every candidate of the selected kinds. `history` holds none of the stream's iterations."""
+    """Every candidate of the selected kinds. `history` holds none of the stream's tasks in the same iteration."""
     updates = list(timeline.updates(tally, history))
     paper = settings.mode == "paper"
     rules: dict[str, Callable[[], Iterator[Candidate]]] = {

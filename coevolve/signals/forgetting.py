@@ -58,7 +58,7 @@ def _candidate(update: TaskUpdate, rows: Rows, settings: Settings, strength: flo
         group = update.stream[place]
         if wins := [row for row in rows.ordered(list(group.rows)) if rows.success[row]][:1]:
             break
-    evidence = failures[: settings.max_evidence - len(wins)] + wins
+    evidence = (failures[: max(1, settings.max_evidence - len(wins))] + wins)[: settings.max_evidence]
     history = outcomes([*update.before[-settings.window :], update.now])
     env, task_id = update.key
     return Candidate("forgetting", env, update.iteration, task_id, (), strength, statistic, evidence, history)

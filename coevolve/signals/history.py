@@ -10,8 +10,10 @@ that it does not depend on order, and that of merged shards equals that of the w
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,10 +53,9 @@ class History:
     def entries(self, key: Key) -> list[Entry]:
         return self._entries.get(key, [])
 
-    def without(self, iterations: Iterable[int]) -> History:
-        """The same history without the given iterations."""
-        drop = frozenset(iterations)
-        kept = {key: [e for e in entries if e.iteration not in drop] for key, entries in self._entries.items()}
+    def without(self, drop: Collection[tuple[Key, int]]) -> History:
+        """The same history without the outcomes of the given tasks in the given iterations."""
+        kept = {key: [e for e in entries if (key, e.iteration) not in drop] for key, entries in self._entries.items()}
         return History({key: entries for key, entries in kept.items() if entries})
 
     def joined(self, key_entries: Iterable[tuple[Key, Entry]]) -> History:
@@ -97,12 +98,29 @@ def load(path: str | os.PathLike[str]) -> History:
     found: list[tuple[Key, Entry]] = []
     for line in jsonl.read([str(path)], _Line):
         for entry in line.record.outcomes:
-            if not (0 <= entry.successes <= entry.trials and entry.iteration >= 0 and entry.step >= 0):
+            if not (0 <= entry.successes <= entry.trials > 0 <= min(entry.iteration, entry.step)):
                 raise BadInput(line.where, line.number, f"impossible outcome {list(entry)}")
             found.append(((line.record.env, line.record.task_id), entry))
     return History().joined(found)
 
 
-def save(path: str | os.PathLike[str], history: History) -> None:
-    """Writes the history, whole or not at all."""
-    jsonl.write(path, history)
+def update(path: str | os.PathLike[str], change: Callable[[History], History]) -> None:
+    """Changes the history in a file, whole or not at all. Runs that do so at the same time wait for each other, and each
+    changes what the one before it left."""
+    with _turn(path):
+        jsonl.write(path, change(load(path)))
+
+
+@contextlib.contextmanager
+def _turn(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds the lock of the file's folder: the file itself is another one after each write."""
+    folder = Path(path).resolve().parent
+    with jsonl.writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        with jsonl.writing(path):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -4,7 +4,8 @@
 - A stall is a call that came back with the same observation three times in one rollout (the tool is named), or a rollout that
   ran out of steps or tokens.
 - A destruction is a step that removed something from the environment's state (effect `remove`) with a tool that the task's
-  solution does not use. Without a solution, or for code, a tool counts as asked for when the query has a word of removal.
+  solution does not use, be it calls or code. Where the solution uses no known tool, every tool counts as asked for when the
+  query has a word of removal.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import msgspec
 from msgspec import Struct
 
 from coevolve.signals.patterns import Pattern, code_tools
-from coevolve.signals.views import StepView, Whole, action_of
+from coevolve.signals.views import CallView, StepView, Whole, action_of
 
 REPEATS = 3
 BUDGETS = ("max_steps", "max_tokens")
 _REMOVAL = re.compile(
-    r"\b(delet|remov|drop|cancel|clear|eras|discard|unsubscrib|unfollow|wip|clean|trash|move|renam)\w*", re.I
+    r"\b(?:(?:delet|remov|eras|unsubscrib|wip|mov|renam|revok)(?:e|es|ed|ing)|deletions?|removals?"
+    r"|(?:clear|discard|unfollow|clean|trash|uninstall|cancell?)(?:s|es|ed|ing|up)?|cancellations?"
+    r"|drop(?:s|ped|ping)?|(?:get|gets|getting|got) rid)\b",
+    re.I,
 )
+"""Words of removal with their inflections, whole: Dropbox is none."""
 _whole = msgspec.json.Decoder(Whole)
 
 
@@ -31,9 +36,12 @@ def decode(raw: bytes) -> Whole:
     return _whole.decode(raw)
 
 
-def step_tools(step: StepView) -> list[str]:
-    action = action_of(step)
+def action_tools(action: CallView | str) -> list[str]:
     return code_tools(action) if isinstance(action, str) else [action.tool]
+
+
+def step_tools(step: StepView) -> list[str]:
+    return action_tools(action_of(step))
 
 
 def errors(rollout: Whole) -> set[Pattern]:
@@ -45,12 +53,10 @@ def errors(rollout: Whole) -> set[Pattern]:
     return found
 
 
-def stalls(rollout: Whole, repeats: int) -> set[str]:
-    """Tools that were called alike with the same outcome `REPEATS` times, and the budget that ran out. `repeats`: how many
-    calls went to a tool that had been called before; with fewer than two there is nothing to look for."""
+def stalls(rollout: Whole) -> set[str]:
+    """Tools that were called alike with the same outcome `REPEATS` times (`code` for a block without a known call), and the
+    budget that ran out."""
     found = {rollout.stop_reason} if rollout.stop_reason in BUDGETS else set()
-    if repeats < REPEATS - 1:
-        return found
     actions = Counter(bytes(step.action) for step in rollout.steps)
     often = {action for action, count in actions.items() if count >= REPEATS}
     if not often:
@@ -66,7 +72,7 @@ def stalls(rollout: Whole, repeats: int) -> set[str]:
 
 class _TaskView(Struct, frozen=True):
     query: list[str] = []
-    solution: list[list[dict | str]] = []
+    solution: list[list[CallView | str]] = []
 
 
 class _WithTask(Struct, frozen=True):
@@ -83,6 +89,6 @@ def unasked(rollout: Whole, raw: bytes) -> set[str]:
     ]
     if not removers or (task := _task.decode(raw).task) is None:
         return set()
-    used = {action["tool"] for turn in task.solution for action in turn if isinstance(action, dict)}
+    used = {tool for turn in task.solution for action in turn for tool in action_tools(action)}
     by_query = not used and bool(_REMOVAL.search(" ".join(task.query)))
     return {tool for step in removers for tool in step_tools(step) or ["code"] if not by_query and tool not in used}

@@ -33,7 +33,7 @@ def paper(tally: Tally, settings: Settings) -> Iterator[Candidate]:
             rate = count / family.pairs
             if rate < threshold:
                 statistic, rows = Statistic("share", rate), family.rows(pattern)
-                yield Candidate("rare", env, iteration, "", pattern, 1 - rate / threshold, statistic, rows)
+                yield _candidate(env, iteration, family.name, pattern, 1 - rate / threshold, statistic, rows)
 
 
 def calibrated(tally: Tally, settings: Settings, inventory: Inventory | None) -> Iterator[Candidate]:
@@ -47,7 +47,14 @@ def calibrated(tally: Tally, settings: Settings, inventory: Inventory | None) ->
                 statistic, rows = Statistic("wilson_high", bound), family.rows(pattern)
                 covered = _covered(family.name, pattern, known, coverage) if known else 0.0
                 strength = (1 - bound / threshold) * (1 - covered / 2)
-                yield Candidate("rare", env, iteration, "", pattern, strength, statistic, rows)
+                yield _candidate(env, iteration, family.name, pattern, strength, statistic, rows)
+
+
+def _candidate(
+    env: str, iteration: int, family: str, pattern: Pattern, strength: float, statistic: Statistic, rows: list[int]
+) -> Candidate:
+    name = "" if family.endswith("gram") else family
+    return Candidate("rare", env, iteration, "", pattern, strength, statistic, rows, family=name)
 
 
 def _covered(family: str, pattern: Pattern, inventory: Inventory, coverage: Mapping[str, float]) -> float:

@@ -9,6 +9,8 @@ PAPER = ("forgetting", "boundary", "rare")
 KINDS = ("forgetting", "boundary", "rare", "unexplored", "error", "combination", "stall", "safety", "progress")
 NEED_STEPS = frozenset({"error", "stall", "safety"})
 """Kinds that look at steps, not only at the head of a rollout."""
+TOOLS = 512
+"""Tools that are looked at in pairs, those called most: more than AppWorld's 457, and few enough for their square."""
 
 
 class Settings(NamedTuple):

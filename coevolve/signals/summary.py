@@ -9,6 +9,7 @@ from itertools import islice
 from coevolve.signals.budget import ranked
 from coevolve.signals.candidate import Candidate
 from coevolve.signals.extract import Found
+from coevolve.signals.inventory import Inventory
 from coevolve.signals.settings import KINDS
 
 TELLING = 10
@@ -66,17 +67,41 @@ def reason(candidate: Candidate) -> str:
     return texts[c.kind]
 
 
-def notes(found: Found, *, blind: bool) -> Iterator[str]:
-    """What the summary line of the command should not keep quiet about. `blind`: there was no inventory."""
+def notes(found: Found, inventory: Inventory | None) -> Iterator[str]:
+    """What the summary line of the command should not keep quiet about."""
     masked = sum(update.masked for update in found.tally.updates.values())
     if masked:
         yield f"masked {masked} (env_error)"
     if len(found.candidates) > len(found.chosen):
         yield f"{len(found.candidates) - len(found.chosen)} more found (--max-signals)"
     if found.cold:
-        where = ", ".join(str(iteration) for iteration in sorted({iteration for _, iteration in found.cold}))
-        yield f"cold start: nothing succeeded in iteration {where}; aims are unexplored tools and what came furthest"
+        yield _cold(found)
     if not found.candidates and found.tally.updates:
         yield "no signal: nothing in these rollouts speaks clearly enough"
-    if blind and "unexplored" in found.tally.settings.kinds:
+    if "unexplored" in found.tally.settings.kinds:
+        yield from _blind(found, inventory)
+
+
+def _cold(found: Found) -> str:
+    where = ", ".join(str(iteration) for iteration in sorted({iteration for _, iteration in found.cold}))
+    kinds = {c.kind for c in found.chosen if (c.env, c.iteration) in found.cold}
+    names = {"unexplored": "unexplored tools", "progress": "what came furthest"}
+    aims = " and ".join(name for kind, name in names.items() if kind in kinds)
+    return f"cold start: nothing succeeded in iteration {where}" + (f"; aims are {aims}" if aims else "")
+
+
+def _blind(found: Found, inventory: Inventory | None) -> Iterator[str]:
+    """Why unexplored tools were not looked for, or may be none."""
+    if inventory is None:
         yield "unexplored tools not looked for (no --env, no --tools)"
+        return
+    if not inventory.tools:
+        yield "unexplored tools not looked for (the inventory is empty)"
+        return
+    updates = {env: [u for (e, _), u in found.tally.updates.items() if e == env] for env, _ in found.tally.updates}
+    for env, made in sorted(updates.items()):
+        called = {tool for update in made for tool in update.called}
+        if not inventory.covers(env):
+            yield f"unexplored tools of {env} not looked for (the inventory is that of {inventory.env})"
+        elif called and called.isdisjoint(inventory.tools):
+            yield f"no rollout of {env} called a tool of the inventory; is it that of another environment?"

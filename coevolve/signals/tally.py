@@ -37,10 +37,10 @@ class Place(NamedTuple):
 
 
 class Rows:
-    """One row a rollout, in columns: 31 bytes each."""
+    """One row a rollout, in columns: 33 bytes each."""
 
     def __init__(self) -> None:
-        self.file, self.offset, self.line = array("H"), array("Q"), array("I")
+        self.file, self.offset, self.line = array("I"), array("Q"), array("I")
         self.task, self.sample, self.name, self.success = array("I"), array("I"), array("Q"), array("B")
 
     def add(self, place: Place, task: int, sample: int, name: int, success: bool) -> int:
@@ -119,14 +119,25 @@ class Table:
         return iter(sorted(self.counts.items()))
 
 
+class Shown(NamedTuple):
+    """What one rollout showed."""
+
+    tools: list[str]
+    patterns: list[Collection[Pattern]]
+    """By family, in the order of `counted_families`."""
+    errors: Collection[Pattern]
+    stalls: Collection[str]
+    unasked: Collection[str]
+
+
 class Update:
     """One environment in one iteration."""
 
     def __init__(self, settings: Settings) -> None:
         limit = settings.max_evidence
         self.rollouts = self.successes = self.masked = self.groups = 0
-        self.patterns = {family: Table(limit) for family in settings.patterns if family != "1gram"}
-        """By family; single tools are in `called`."""
+        self.patterns = {family: Table(limit) for family in counted_families(settings)}
+        """By family."""
         self.called: dict[str, array[int]] = {}
         """Rows of the rollouts that called each tool."""
         self.successions: Counter[Pattern] = Counter()
@@ -142,6 +153,27 @@ class Update:
         """Rollouts that called the tool."""
         return len(self.called.get(tool, ()))
 
+    def count(self, shown: Shown, distinct: list[str], task_id: str, name: int, row: int) -> None:
+        """Counts what one rollout showed."""
+        for tool in distinct:
+            rows = self.called.get(tool)
+            if rows is None:
+                rows = self.called[tool] = array("I")
+            rows.append(row)
+        for table, held in zip(self.patterns.values(), shown.patterns, strict=True):
+            table.add(held, name, row)
+        if shown.errors:
+            self.errors.add(shown.errors, name, row)
+        if shown.stalls:
+            self.stalls.add([(task_id, what) for what in shown.stalls], name, row)
+        if shown.unasked:
+            self.destructions.add([(task_id, tool) for tool in shown.unasked], name, row)
+
+
+def counted_families(settings: Settings) -> tuple[str, ...]:
+    """Families of patterns that have a table; single tools are in `Update.called`."""
+    return tuple(family for family in settings.patterns if family != "1gram" and "rare" in settings.kinds)
+
 
 class Tally:
     def __init__(self, settings: Settings, apps: Mapping[str, str]) -> None:
@@ -151,15 +183,18 @@ class Tally:
         self.updates: dict[tuple[str, int], Update] = {}
         self._tasks: dict[Key, int] = {}
         self._kinds = frozenset(settings.kinds)
+        self._families = counted_families(settings)
 
     def add(self, rollout: Head, raw: bytes, place: Place) -> None:
-        """Counts one rollout that has a verdict. `raw` is its line, for what only few rollouts need decoded."""
-        update = self.updates.get((rollout.env, rollout.iteration))
-        if update is None:
-            update = self.updates[rollout.env, rollout.iteration] = Update(self.settings)
+        """Counts one rollout that has a verdict. `raw` is its line, for what only few rollouts need decoded.
+
+        Raises msgspec.MsgspecError where what must be decoded is no record; nothing is counted then.
+        """
         if rollout.stop_reason == MASKED:
-            update.masked += 1
+            self._update(rollout).masked += 1
             return
+        shown = self._shown(rollout, raw)
+        update = self._update(rollout)
         key = (rollout.env, rollout.task_id)
         success, name = bool(rollout.verdict), name_of(rollout.id)
         row = self.rows.add(place, self._tasks.setdefault(key, len(self._tasks)), rollout.sample, name, success)
@@ -168,25 +203,32 @@ class Tally:
         group = self._group(key, (rollout.iteration, rollout.step), update)
         group.rows.append(row)
         group.successes += success
-        whole = rollout if isinstance(rollout, Whole) else None
-        tools = rollout.tools or called_tools(whole or incidents.decode(raw))
-        distinct = sorted(set(tools))
+        distinct = sorted(set(shown.tools))
         if not success:
             depth = (rollout.progress, len(distinct), name, row)
             if group.best is None or depth > group.best:
                 group.best = depth
-        for tool in distinct:
-            rows = update.called.get(tool)
-            if rows is None:
-                rows = update.called[tool] = array("I")
-            rows.append(row)
+        update.count(shown, distinct, rollout.task_id, name, row)
         if self.apps:
-            update.successions.update(set(pairwise(tools)))
-        if "rare" in self._kinds:
-            for family, table in update.patterns.items():
-                table.add(patterns(family, tools, whole, self.apps), name, row)
-        if whole:
-            self._count_steps(update, whole, raw, len(tools) - len(distinct), name, row)
+            update.successions.update(set(pairwise(shown.tools)))
+
+    def _update(self, rollout: Head) -> Update:
+        update = self.updates.get((rollout.env, rollout.iteration))
+        if update is None:
+            update = self.updates[rollout.env, rollout.iteration] = Update(self.settings)
+        return update
+
+    def _shown(self, rollout: Head, raw: bytes) -> Shown:
+        """All that has to be decoded, before anything is counted."""
+        whole = rollout if isinstance(rollout, Whole) else None
+        tools = rollout.tools or called_tools(whole or incidents.decode(raw))
+        return Shown(
+            tools,
+            [patterns(family, tools, whole, self.apps) for family in self._families],
+            incidents.errors(whole) if whole and "error" in self._kinds else (),
+            incidents.stalls(whole) if whole and "stall" in self._kinds else (),
+            incidents.unasked(whole, raw) if whole and "safety" in self._kinds else (),
+        )
 
     def trials(self, key: Key, iteration: int) -> int:
         """Rollouts of the task in the iteration."""
@@ -201,11 +243,3 @@ class Tally:
             group = steps[when] = Group()
             update.groups += 1
         return group
-
-    def _count_steps(self, update: Update, rollout: Whole, raw: bytes, repeats: int, name: int, row: int) -> None:
-        if "error" in self._kinds and (errors := incidents.errors(rollout)):
-            update.errors.add(errors, name, row)
-        if "stall" in self._kinds and (stalls := incidents.stalls(rollout, repeats)):
-            update.stalls.add([(rollout.task_id, what) for what in stalls], name, row)
-        if "safety" in self._kinds and (tools := incidents.unasked(rollout, raw)):
-            update.destructions.add([(rollout.task_id, tool) for tool in tools], name, row)

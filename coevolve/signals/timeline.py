@@ -42,10 +42,15 @@ def entries(tally: Tally) -> Iterator[tuple[Key, Entry]]:
             yield key, entry(when, group, tally.rows)
 
 
+def covered(tally: Tally) -> set[tuple[Key, int]]:
+    """Which tasks the stream has outcomes of, in which iterations."""
+    return {(key, iteration) for key, groups in tally.groups.items() for iteration, _ in groups}
+
+
 def updates(tally: Tally, history: History) -> Iterator[TaskUpdate]:
     """Each task in each iteration of the stream, sorted by environment, task and iteration.
 
-    `history` must hold none of the stream's iterations.
+    `history` must hold none of the stream's tasks in the same iteration.
     """
     for key in sorted(tally.groups):
         groups = sorted(tally.groups[key].items())

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from coevolve.records import Statistic
 from coevolve.signals.candidate import Candidate
 from coevolve.signals.inventory import Inventory
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import TOOLS, Settings
 from coevolve.signals.tally import Tally, Update
 from coevolve.statistics import wilson
 
@@ -55,6 +55,13 @@ def _tools(tools: list[str], covered: float, update: Update, env: str, iteration
         yield Candidate("unexplored", env, iteration, "", (tool,), strength, Statistic("wilson_high", bound), [])
 
 
+def _most(tools: list[str], counts: Counter[str]) -> list[str]:
+    """The tools that occur, in the given order; of very many the `TOOLS` most frequent, as pairs grow with their square."""
+    seen = [tool for tool in tools if counts[tool]]
+    kept = set(sorted(seen, key=lambda tool: (-counts[tool], tool))[:TOOLS])
+    return [tool for tool in seen if tool in kept]
+
+
 def _pairs(
     tools: list[str],
     update: Update,
@@ -64,12 +71,13 @@ def _pairs(
     iteration: int,
     settings: Settings,
 ) -> Iterator[Candidate]:
-    size = update.rollouts / update.groups
-    for first in tools:
-        for second in tools:
-            if first == second or not sources[first] or not targets[second] or update.successions[first, second]:
+    total = sources.total() * update.rollouts / update.groups
+    seconds = _most(tools, targets)
+    for first in _most(tools, sources):
+        for second in seconds:
+            if first == second or update.successions[first, second]:
                 continue
-            expected = sources[first] * targets[second] / sources.total() / size
+            expected = sources[first] * targets[second] / total
             p = math.exp(-expected)
             if p <= settings.alpha:
                 statistic = Statistic("expected", expected, p)

@@ -70,6 +70,7 @@ def build(out: Path, pool: Pool, settings: Settings, advance: Callable[[int], No
         return card
     if SPLIT not in pool.description.splits:
         raise UsageError(f"environment {settings.env!r} has no demonstrations (a split {SPLIT!r} of solved tasks)")
+    _try_to_write(out)
     _prepare_torch()
     from coevolve.models.tiny import make_model, make_tokenizer
 
@@ -241,7 +242,7 @@ def _save(
     out: Path, tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM, card: dict[str, Any], pool: Pool
 ) -> dict[str, Any]:
     """Writes beside `out`, measures what was written, and renames: a killed run leaves no half policy under the name."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    temporary = _temporary(out)
     try:
         temporary.mkdir(parents=True)
         tokenizer.save_pretrained(temporary)
@@ -255,6 +256,20 @@ def _save(
         shutil.rmtree(temporary, ignore_errors=True)
     _clear_away(out)
     return card
+
+
+def _try_to_write(out: Path) -> None:
+    """Raises WriteFailed where no directory can be made beside `out`: before the minutes of training, not after them."""
+    temporary = _temporary(out)
+    try:
+        temporary.mkdir(parents=True)
+        temporary.rmdir()
+    except OSError as error:
+        raise WriteFailed(f"{out}: cannot write: {error.strerror}") from error
+
+
+def _temporary(out: Path) -> Path:
+    return out.with_name(f".{out.name}.{os.getpid()}.tmp")
 
 
 def _clear_away(out: Path) -> None:

@@ -13,6 +13,7 @@ update. Weights or losses that aren't finite fail it too; the last checkpoint st
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,17 +25,18 @@ import msgspec
 from coevolve.agents.drivers import LocalPolicy
 from coevolve.agents.prompts import style
 from coevolve.agents.rollout import rollouts
-from coevolve.errors import CoevolveError, UsageError
+from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
 from coevolve.models.transformers_lm import LocalModel, identity
 from coevolve.records import Rollout, Task
 from coevolve.training import batches, grpo, metrics
-from coevolve.training.state import RunState
+from coevolve.training.state import Damaged, RunState
 from coevolve.training.update import Objective, Reference, Sample, Update, update
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
 
 OnStep = Callable[[dict[str, Any]], None]
+_GO_BACK = "delete this checkpoint's directory: training goes on from the one before it, or from the first model"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +99,7 @@ def train(
     """
     if not tasks:
         raise UsageError("no tasks to train on")
+    settings = msgspec.structs.replace(settings, model=_named(settings.model))
     with RunState(run, settings) as state:
         finished = state.step // settings.steps
         iteration = finished + 1 if iteration is None else iteration
@@ -104,11 +107,20 @@ def train(
             raise UsageError(
                 f"{run}: iteration {iteration} can't be trained: iteration {finished} is the last finished one"
             )
-        state.begin(iteration, tasks, started=state.step > (iteration - 1) * settings.steps)
+        if started := state.step > (iteration - 1) * settings.steps:
+            state.check_tasks(iteration, tasks)
         if iteration == finished + 1:
             trainer = _Trainer(settings, state, pool, device, threads)
+            state.keep_settings()
+            if not started:
+                state.note_tasks(iteration, tasks)
             trainer.iterate(tasks, iteration, save_every or settings.steps, keep_checkpoints, max_env_errors, on_step)
         return state.finish(iteration)
+
+
+def _named(model: str) -> str:
+    """A directory by its absolute path, so that it is the same setting from wherever it is named; links are kept."""
+    return os.path.abspath(model) if Path(model).is_dir() else model
 
 
 class _Trainer:
@@ -119,20 +131,37 @@ class _Trainer:
 
         self._settings, self._state, self._pool = settings, state, pool
         torch.manual_seed(settings.seed)  # fresh adapters are drawn at random
-        self._model = _load(settings, str(state.checkpoint or settings.model), device, threads, settings.lora_rank)
+        self._model = self._current(device, threads)
         trained = [p for p in self._model.model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay)
         if state.checkpoint:
-            saved = torch.load(state.checkpoint / "optimizer.pt", map_location=self._model.device, weights_only=True)
-            self._optimizer.load_state_dict(saved)
+            self._restore(state.checkpoint / "optimizer.pt")
         self._reference = self._frozen(device, threads)
-        self._policy = LocalPolicy(identity(settings.model), self._model, settings.temperature, style(settings.prompt))
         self._objective = Objective(
             settings.beta,
             grpo.Clip(settings.clip_low, settings.clip_high, settings.clip_dual),
             settings.temperature,
             settings.grad_clip,
         )
+
+    def _current(self, device: str | None, threads: int | None) -> LocalModel:
+        """The model of the newest checkpoint, else the run's first."""
+        checkpoint, rank = self._state.checkpoint, self._settings.lora_rank
+        try:
+            return _load(self._settings, str(checkpoint or self._settings.model), device, threads, rank)
+        except (UsageError, Unreachable) as error:
+            if checkpoint is None or isinstance(error, MissingDependency):
+                raise
+            raise Damaged(checkpoint, error, _GO_BACK) from error
+
+    def _restore(self, file: Path) -> None:
+        import torch
+
+        try:
+            saved = torch.load(file, map_location=self._model.device, weights_only=True)
+            self._optimizer.load_state_dict(saved)
+        except Exception as error:  # the boundary: torch has a different error for each way a file can be torn
+            raise Damaged(file, f"{type(error).__name__}: {error}"[:200], _GO_BACK) from error
 
     def _frozen(self, device: str | None, threads: int | None) -> Reference:
         if self._settings.beta == 0:
@@ -154,6 +183,8 @@ class _Trainer:
     ) -> None:
         state, last = self._state, iteration * self._settings.steps
         state.rewind(iteration)
+        name = f"{identity(self._settings.model)}@step-{last - self._settings.steps}"
+        self._policy = LocalPolicy(name, self._model, self._settings.temperature, style(self._settings.prompt))
         for step in range(state.step, last):
             batch = batches.plan(
                 tasks,
@@ -237,6 +268,10 @@ def _load(settings: Settings, name: str, device: str | None, threads: int | None
 
 def _check_faults(played: list[Rollout], limit: float) -> None:
     lost = [r for r in played if r.stop_reason == "env_error"]
+    if len(lost) == len(played):
+        raise Unreachable(
+            f"all {len(lost)} rollouts of a step met faults of the environment, the last one: {lost[-1].error}"
+        )
     if len(lost) > limit * len(played):
         raise CoevolveError(
             f"the environment failed in {len(lost)} of {len(played)} rollouts, more than --max-env-errors {limit:g}: {lost[0].error}"

@@ -1,6 +1,6 @@
 """A training run on disk: what a killed run needs to go on as if nothing had happened.
 
-    RUN/config.json               settings that decide the bytes; a call with others is refused
+    RUN/config.json               settings that decide the bytes, written when the model has loaded; others are refused
     RUN/metrics.jsonl             one line per step (training.metrics)
     RUN/policy                    link to the newest checkpoint, a Hugging Face directory
     RUN/checkpoints/step-000010/  model and tokenizer in Hugging Face form, optimizer.pt, trainer.json
@@ -17,13 +17,15 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from coevolve import jsonl
-from coevolve.errors import Partial, UsageError, WriteFailed
+from coevolve.errors import BadInput, Partial, UsageError, WriteFailed
 from coevolve.records import Task, content_id
+
+T = TypeVar("T")
 
 
 class IterationState(msgspec.Struct, frozen=True):
@@ -36,6 +38,14 @@ class IterationState(msgspec.Struct, frozen=True):
 
 class _Step(msgspec.Struct):
     step: int
+
+
+class Damaged(BadInput):
+    """A file of the run that cannot be read, and what to do."""
+
+    def __init__(self, file: Path, reason: object, advice: str, line: int | None = None):
+        text = " ".join(str(reason).split()) or type(reason).__name__
+        super().__init__(str(file), line, f"is damaged ({text}); {advice}")
 
 
 class RunState:
@@ -68,13 +78,18 @@ class RunState:
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def _check_settings(self) -> None:
+    def keep_settings(self) -> None:
+        """Makes the settings those of the run."""
         file = self.path / "config.json"
         if not file.exists():
             with jsonl.atomic(file) as stream:
                 stream.write(msgspec.json.format(msgspec.json.encode(self._settings)) + b"\n")
+
+    def _check_settings(self) -> None:
+        file = self.path / "config.json"
+        if not file.exists():
             return
-        old = msgspec.json.decode(file.read_bytes())
+        old = _decode(file, dict[str, Any], "delete it: the next call writes it again from its own options")
         names = sorted(k for k in {*old, *self._settings} if old.get(k) != self._settings.get(k))
         if names:
             changed = ", ".join(f"{k} was {old.get(k)!r}" for k in names)
@@ -86,11 +101,12 @@ class RunState:
     def step(self) -> int:
         """Optimiser steps done at the newest checkpoint, 0 without one."""
         newest = self.checkpoint
-        return int(newest.name.removeprefix("step-")) if newest else 0
+        return _number(newest) if newest else 0
 
     @property
     def checkpoint(self) -> Path | None:
-        return max((self.path / "checkpoints").glob("step-*"), default=None)
+        found = [path for path in (self.path / "checkpoints").glob("step-*") if _number(path)]
+        return max(found, key=_number, default=None)
 
     def directory(self, iteration: int) -> Path:
         return self.path / "iterations" / f"{iteration:03d}"
@@ -101,16 +117,17 @@ class RunState:
     def part(self, iteration: int) -> Path:
         return self.directory(iteration) / "rollouts.part.jsonl"
 
-    def begin(self, iteration: int, tasks: list[Task], started: bool) -> None:
-        """Notes the iteration's tasks; with `started`, they must be the ones noted before."""
+    def check_tasks(self, iteration: int, tasks: list[Task]) -> None:
+        """Raises UsageError where the iteration was begun on other tasks."""
         file = self.directory(iteration) / "training.json"
-        noted = IterationState(iteration, len(tasks), content_id("tasks", tasks))
-        if started and file.exists() and msgspec.json.decode(file.read_bytes(), type=IterationState) != noted:
+        advice = "delete it: only the check that the tasks are the same is lost"
+        if file.exists() and _decode(file, IterationState, advice) != _noted(iteration, tasks):
             raise UsageError(
                 f"{self.path}: iteration {iteration} was trained on other tasks. Use the same, or another --run"
             )
-        if not started:
-            jsonl.write(file, [noted])
+
+    def note_tasks(self, iteration: int, tasks: list[Task]) -> None:
+        jsonl.write(self.directory(iteration) / "training.json", [_noted(iteration, tasks)])
 
     def rewind(self, iteration: int) -> None:
         """Drops rollouts and metrics of steps that the newest checkpoint doesn't have."""
@@ -161,7 +178,31 @@ def _keep(file: Path, wanted: Callable[[int], bool]) -> None:
     """Keeps the whole lines of the wanted steps."""
     if not file.exists():
         return
-    lines = [line + b"\n" for line in file.read_bytes().split(b"\n")[:-1]]
-    kept = [line for line in lines if wanted(msgspec.json.decode(line, type=_Step).step)]
+    lines = file.read_bytes().split(b"\n")[:-1]
+    kept = [line + b"\n" for number, line in enumerate(lines, 1) if line and wanted(_step(file, number, line))]
     with jsonl.atomic(file) as stream:
         stream.writelines(kept)
+
+
+def _step(file: Path, number: int, line: bytes) -> int:
+    try:
+        return msgspec.json.decode(line, type=_Step).step
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(file, error, "remove that line", number) from None
+
+
+def _decode(file: Path, type_: type[T], advice: str) -> T:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=type_)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(file, error, advice) from None
+
+
+def _number(checkpoint: Path) -> int:
+    """Its step, 0 for a name that is none."""
+    text = checkpoint.name.removeprefix("step-")
+    return int(text) if text.isdecimal() else 0
+
+
+def _noted(iteration: int, tasks: list[Task]) -> IterationState:
+    return IterationState(iteration, len(tasks), content_id("tasks", tasks))

@@ -1,4 +1,4 @@
-"""No synthetic task may be one that is kept for testing (`Description.held_out`).
+"""No task but the environment's own may be one that is kept for testing (`Description.held_out`), whatever it says of its origin.
 
 A task touches a held-out one when it begins in the same state, whatever its name; when all of its query or one longer turn of it
 is the same, up to case and punctuation; when its solution makes the same calls; or when it achieves the same: the same effects
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import Episode, Job, outcome, replay
-from coevolve.records import Task, content_id
+from coevolve.records import Task, content_id, task_id
 
 LONG_TURN = 8
 """Words from which on a turn of the user's is nobody else's by chance."""
@@ -27,6 +27,7 @@ class HeldOut:
     def __init__(self, pool: Pool):
         tasks = [task for split in pool.description.held_out for task in pool.tasks(split)]
         self._tools = pool.tools
+        self._own = {task.id for task in tasks}
         self._states: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
@@ -38,7 +39,10 @@ class HeldOut:
                 self._marks.setdefault(mark, name)
 
     def touches(self, task: Task, episode: Episode) -> str | None:
-        """What a replayed task shares with a held-out one, in words; None if nothing."""
+        """What a replayed task shares with a held-out one, in words; None if nothing, or if it is given as that very task."""
+        id_ = task_id(task.env, task.start, task.query, task.solution, task.verifier)
+        if task.origin.kind == "environment" and id_ in self._own:
+            return None
         if name := self._states.get(episode.opened.state):
             return f"begins in the start state of held-out task {name}"
         marks = _marks(self._tools, task, episode)

@@ -54,6 +54,8 @@ def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Fai
         return Failure("timeout", "an action ran out of time")
     if any(canonical(episode.results) != canonical(first.results) for episode in replays):
         return Failure("nondeterministic", "two replays differ")
+    if unknown := _undescribed(task, tools):
+        return Failure("invalid", f"calls {unknown}, a tool that the environment does not describe")
     if first.failure:
         return Failure("invalid", f"a call of the solution fails: {first.failure}")
     if not first.graded.success:
@@ -63,6 +65,11 @@ def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Fai
     if task.origin.kind == "synthesis":
         return _idle_turn(task, tools, first) or _looks_like_call(task, tools) or _unsaid(task, tools, first)
     return None
+
+
+def _undescribed(task: Task, tools: Mapping[str, Tool]) -> str | None:
+    calls = [action for turn in task.solution for action in turn if isinstance(action, Call)]
+    return next((call.tool for call in calls if call.tool not in tools), None)
 
 
 def _looks_like_call(task: Task, tools: Mapping[str, Tool]) -> Failure | None:

@@ -9,6 +9,7 @@ kind was *not* planted (the other seven were).
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -66,7 +67,9 @@ def _mean(pairs: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seeds", nargs="?", type=int, default=10, help="random worlds (%(default)s)")
+    seeds = parser.parse_args().seeds
     found = {mode: measure(seeds, mode) for mode in MODES}
     print(f"precision / recall at the top {TOP}, mean over {seeds} seeds; false: signals of a kind that is not there")
     print(f"{'':<12} {'calibrated':^34} {'paper':^34}")

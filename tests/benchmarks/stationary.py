@@ -10,8 +10,8 @@ tools; of the tools whose true share is above the rule's threshold, the share fl
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from typing import NamedTuple
 
 from coevolve.signals.extract import find
@@ -78,7 +78,9 @@ def rare(mode: str, rollouts: int, repeats: int, seed: str) -> Flagged:
 
 
 def main() -> None:
-    tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="?", type=int, default=4000, help="tasks a cell (%(default)s)")
+    tasks = parser.parse_args().tasks
     print(f"forgetting: share of {tasks} tasks flagged")
     print(f"{'solve rate p':<34}" + "".join(f"{p:>6.1f}" for p in RATES))
     for mode in FORGETTING:

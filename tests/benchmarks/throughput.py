@@ -9,6 +9,7 @@ second (user + system), each the best of three; memory is the peak resident size
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import shutil
@@ -116,9 +117,13 @@ def measure(name: str, command: list[str]) -> Run:
 
 
 def main() -> None:
-    rollouts = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rollouts", nargs="?", type=int, default=50_000, help="how many (%(default)s)")
+    parser.add_argument("file", nargs="?", type=Path, help="read if it is there, else made; without it a temporary one")
+    options = parser.parse_args()
+    rollouts = options.rollouts
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(folder) / "rollouts.jsonl"
+        path = options.file or Path(folder) / "rollouts.jsonl"
         if not path.exists():
             make(path, rollouts)
         size = path.stat().st_size / 1e6

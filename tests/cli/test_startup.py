@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from coevolve_cli.main import COMMANDS
+from coevolve_cli.commands import COMMANDS
 
 HEAVY = ("torch", "transformers", "openai", "numpy", "pydantic", "rich", "jinja2", "verl", "vllm", "ray")
 PROBE = """

@@ -143,3 +143,170 @@ def test_libraries_cannot_print_into_the_pipe():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert result.stdout == b"record\n"
     assert result.stderr.count(b"noise") == 2
+
+
+@pytest.mark.parametrize("option", ["--rejects", "--verdicts"])
+def test_a_file_named_twice_is_refused_untouched(tmp_path: Path, option: str):
+    """A side output that is an input or the output, by whatever name, is exit 2 before anything is opened."""
+    path, link = tmp_path / "in.jsonl", tmp_path / "link"
+    path.write_bytes(tasks(2))
+    link.symlink_to(path)
+    for arguments in ([path, option, path], [path, option, link], [path, option, tmp_path / "o", "-o", tmp_path / "o"]):
+        result = run("validate", *arguments, check=False)
+        assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
+        assert b"named twice" in result.stderr
+    assert path.read_bytes() == tasks(2)
+    assert sorted(os.listdir(tmp_path)) == ["in.jsonl", "link"]
+    assert run("validate", option, "-", check=False).returncode == 2
+
+
+def test_the_output_may_be_the_input(tmp_path: Path):
+    """-o replaces its target at the end, so that it may be what is read."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(tasks(2))
+    run(*MERGE, path, "-o", path, "--rejects", "/dev/null")
+    assert path.read_bytes() == tasks(2)
+
+
+@pytest.mark.parametrize("verb", ["merge", "abstract", "validate"])
+@pytest.mark.parametrize(
+    ("name", "code"), [("", 2), (".", 2), ("/etc/passwd/x", 74), ("/proc/x/y", 74), ("/dev/null", 0)]
+)
+def test_what_cannot_be_an_output(tmp_path: Path, verb: str, name: str, code: int):
+    """One line, the documented code and no journal, for commands with a journal and without."""
+    result = run(verb, "-q", "-o", name, check=False, cwd=tmp_path)
+    assert (result.returncode, result.stderr.count(b"\n")) == (code, bool(code))
+    assert os.listdir(tmp_path) == []
+
+
+def test_output_to_stdout_by_its_name_and_to_a_pipe():
+    """/dev/stdout is -, and a pipe of the shell is written in place."""
+    assert run(*MERGE, "-o", "/dev/stdout", stdin=tasks(2)).stdout == tasks(2)
+    assert shell("$C -q -o >(wc -l); wait; sleep .2", tasks(3)).stdout.split() == [b"3"]
+
+
+def shell(script: str, stdin: bytes = b"", **options) -> subprocess.CompletedProcess:
+    """Runs a bash script in which $C is a merge and $COEVOLVE the command alone."""
+    command = " ".join(f"'{part}'" for part in COEVOLVE)
+    script = script.replace("$COEVOLVE", command).replace("$C", " ".join([command, *MERGE]))
+    return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, **options)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo torn | $C --on-error skip --rejects /dev/full",
+        "$C -o /dev/full",
+        "$COEVOLVE --help > /dev/full",
+        "$COEVOLVE --version > /dev/full",
+        "$COEVOLVE merge --help > /dev/full",
+        "$C >&-",
+        "$COEVOLVE --help >&-",
+    ],
+)
+def test_what_cannot_be_written_is_74_and_one_line(script: str):
+    """A full disk or a closed stdout, whatever is written there."""
+    result = shell(script, tasks(2))
+    assert (result.returncode, result.stdout) == (74, b"")
+    assert result.stderr.count(b"\n") == 1 and b"cannot write" in result.stderr
+
+
+def test_messages_never_mix_with_records(tmp_path: Path):
+    """With stderr closed, stdout has the records alone, and a named output its records alone."""
+    assert shell("$C 2>&-", tasks(2)).stdout == tasks(2)
+    result = shell("$C -o out 2>&- >&-", tasks(2), cwd=tmp_path)
+    assert (result.returncode, (tmp_path / "out").read_bytes()) == (0, tasks(2))
+    result = shell("$C nowhere 2>&-")
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert shell("$COEVOLVE --help | true; echo ${PIPESTATUS[0]} >&2").stderr.split() in ([b"141"], [b"0"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("merge = 3", b"no table"),
+        ("[mergge]", b"Did you mean 'merge'"),
+        ("[merge]\nmax-share = {a = 1}", b"max-share"),
+        ("[merge]\ninto = [[1]]", b"into"),
+    ],
+)
+def test_a_config_file_that_says_nothing_sensible(tmp_path: Path, text: str, said: bytes):
+    """What is no table, no command or no value is exit 2 and named."""
+    config = tmp_path / "c.toml"
+    config.write_text(text)
+    result = run("merge", "--config", config, check=False)
+    assert result.returncode == 2 and said in result.stderr
+
+
+def test_an_option_that_repeats_may_be_one_string(tmp_path: Path):
+    """`into = "FILE"` is the one file, not its letters."""
+    (tmp_path / "old.jsonl").write_bytes(task(1))
+    (tmp_path / "c.toml").write_text('[merge]\ninto = "old.jsonl"\n')
+    assert run("merge", "--config", "c.toml", cwd=tmp_path).stdout == task(1)
+
+
+SLOW_LIBRARY = """
+import sys, time
+try:
+    print("importing", file=sys.stderr, flush=True)
+    time.sleep(60)
+except BaseException as error:
+    print("cleaning", file=sys.stderr, flush=True)
+    time.sleep(1)
+    raise ImportError("half imported") from error
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=["INT", "TERM", "HUP"]
+)
+def test_a_signal_is_what_ended_it_whatever_a_library_says(tmp_path: Path, number: int, code: int):
+    """During the first import already; what a library makes of it doesn't count, and a repeat changes nothing."""
+    (tmp_path / "typer.py").write_text(SLOW_LIBRARY)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen([*COEVOLVE, *MERGE], stderr=subprocess.PIPE, env=env)
+    assert process.stderr.readline() == b"importing\n"
+    process.send_signal(number)
+    assert process.stderr.readline() == b"cleaning\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.count(b"\n")) == (code, 1), err
+    assert b"interrupted" in err
+
+
+def test_a_signal_that_the_parent_ignores_stays_ignored():
+    """nohup is respected."""
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COEVOLVE, *MERGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    process.stdin.write(tasks(1))
+    process.stdin.flush()
+    time.sleep(1)
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=20)[0] == tasks(1)
+    assert process.returncode == 0
+
+
+def test_the_end_of_a_file_is_no_ctrl_d():
+    """An EOFError of a library that reads a damaged file is a failure, not an interruption."""
+    code = (
+        "import sys, coevolve_cli.merge as verb; from coevolve_cli.main import main\n"
+        "def torn(*_): raise EOFError('Ran out of input')\n"
+        "verb.merge = torn; sys.argv[1:] = ['merge']; main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True)
+    assert (result.returncode, result.stderr) == (1, b"coevolve: a file ends too early: Ran out of input\n")
+
+
+def test_an_event_loop_does_not_keep_a_signal():
+    """SIGTERM while a coroutine of another task runs ends the command, too."""
+    code = (
+        "import asyncio, os, signal, sys, coevolve_cli.merge as verb; from coevolve_cli.main import main\n"
+        "async def struck(): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "async def work():\n"
+        "    task = asyncio.create_task(struck())\n"
+        "    await asyncio.sleep(60)\n"
+        "verb.merge = lambda *_: asyncio.run(work()); sys.argv[1:] = ['merge']; main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    assert (result.returncode, result.stderr.count(b"\n")) == (143, 1), result.stderr

@@ -113,7 +113,7 @@ def test_every_own_task_is_solved_by_its_solution_and_not_by_a_control(desk, hel
     """Solutions work without an error and score 1; doing nothing and one harmless call score 0, with no progress."""
     (harmless,) = desk.result(op="describe")["harmless"]
     for task in heldout + desk.result(op="tasks", split="dev")["tasks"]:
-        msgspec.convert({**task, "schema": "coevolve.task/1", "id": "", "env": "desk"}, Task)
+        msgspec.convert({**task, "schema": "coevolve.task/1", "id": "own", "env": "desk"}, Task)
         results, graded = desk.run(task, *task["solution"][0])
         assert [r.error for r in results] == [None] * len(results)
         assert (graded.success, graded.score, graded.progress) == (True, 1.0, 1.0)

@@ -153,6 +153,28 @@ def test_lasting_faults_end_the_stage(journal, monkeypatch, fault, error, says):
             assert models.totals()[0].paid.calls == 4
 
 
+@pytest.mark.parametrize(
+    "url", [None, "", "ftp://x", "127.0.0.1:8101/v1", "http://[bad/v1", "http://127.0.0.1:99999/v1"]
+)
+def test_no_address_no_call(url, journal, monkeypatch):
+    """Without a server's address nothing is sent anywhere: a usage error before the first call."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(UsageError, match="--base-url"):
+        Models("s", Options(base_url=url, journal=journal)).__enter__()
+
+
+@pytest.mark.parametrize(
+    "price", ["prompt = nan\ncompletion = 1", "prompt = -1\ncompletion = 1", "prompt = 1\ncompletion = inf"]
+)
+def test_a_price_is_a_finite_number(price, journal, tmp_path):
+    """A table that no budget could be kept by is refused."""
+    (tmp_path / "prices.toml").write_text(f"[m]\n{price}\n")
+    with pytest.raises(UsageError, match="finite"):
+        Models(
+            "s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, prices=str(tmp_path / "prices.toml"))
+        ).__enter__()
+
+
 def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
     with pytest.raises(Unreachable, match="no answer from model m") as caught:

@@ -21,7 +21,7 @@ RULES = Settings(mode="paper", kinds=PAPER)
 def run(path, rollouts):
     """One call of the command: reads the history, writes it back, returns the signals' bytes."""
     with extraction(lines_of(rollouts), RULES, history=history.load(path)) as found:
-        history.save(path, found.history)
+        history.update(path, found.renewed)
         return b"".join(map(jsonl.encode, found.signals()))
 
 
@@ -34,15 +34,26 @@ def test_a_rerun_changes_nothing(tmp_path):
     assert (run(path, group("t", 1, 8, iteration=2)), path.read_bytes()) == first
 
 
-def test_an_iteration_replaces_itself(tmp_path):
-    """A rerun with other rollouts forgets what the first run said about the iteration, and keeps the rest."""
+def test_a_rerun_replaces_the_tasks_it_holds(tmp_path):
+    """A rerun forgets what was known of its tasks in its iteration, other steps included, and keeps all else."""
     path = tmp_path / "history.jsonl"
-    run(path, group("old", 8, 8, iteration=1))
-    run(path, group("gone", 8, 8, iteration=2) + group("t", 0, 8, iteration=2))
+    run(path, group("old", 8, 8, iteration=1) + group("t", 7, 8, iteration=1))
+    run(path, group("other", 8, 8, iteration=2) + group("t", 0, 8, iteration=2) + group("t", 1, 8, iteration=2, step=1))
+    run(path, group("elsewhere", 3, 8, iteration=2, env="farm") + group("t", 2, 8, iteration=2, env="farm"))
     run(path, group("t", 5, 8, iteration=2))
     kept = history.load(path)
-    assert [line.task_id for line in kept] == ["old", "t"]
-    assert [e.successes for e in kept.entries(("toy", "t"))] == [5]
+    names = [("farm", "elsewhere"), ("farm", "t"), ("toy", "old"), ("toy", "other"), ("toy", "t")]
+    assert [(line.env, line.task_id) for line in kept] == names
+    assert [e.successes for e in kept.entries(("toy", "t"))] == [7, 5]
+
+
+def test_a_masked_rerun_keeps_what_was_known(tmp_path):
+    """Rollouts that the infrastructure lost say nothing, and erase nothing."""
+    path = tmp_path / "history.jsonl"
+    run(path, group("t", 5, 8, iteration=2))
+    before = path.read_bytes()
+    run(path, group("t", 0, 8, iteration=2, stop_reason="env_error"))
+    assert path.read_bytes() == before
 
 
 def test_iteration_by_iteration_is_the_stream_at_once(tmp_path):

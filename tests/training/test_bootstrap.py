@@ -188,3 +188,10 @@ def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_
         success[kind in rare].append(mean)
     assert sum(success[False]) / len(success[False]) > 0.9
     assert 0.15 < sum(success[True]) / len(success[True]) < 0.7
+
+
+def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path: Path):
+    """A file stands where the parent directory should be: exit 74, and nothing was trained."""
+    (tmp_path / "file").write_text("")
+    result = run("bootstrap", "-o", tmp_path / "file" / "policy", "--steps", 10**9, check=False, timeout=60)
+    assert result.returncode in (2, 74) and result.stderr.count(b"\n") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,3 +252,60 @@ def test_adapters_train_and_resume(policy, pool, tmp_path):
     assert [r["step"] for r in reports] == [1, 2, 3, 4]
     assert reports[0]["kl"] == pytest.approx(0, abs=1e-6) and reports[3]["kl"] > reports[1]["kl"] > 1e-6
     assert (tmp_path / "lora" / "policy" / "adapter_config.json").exists()
+
+
+def test_a_wrong_model_leaves_no_settings(tasks, policy, tmp_path):
+    """After a directory that is no model the right one is taken; its relative path is the same setting as its absolute one."""
+    directory = tmp_path / "run"
+    short = ["--env", SHOP, "--run", directory, "--steps", 1, "--samples", 2, "--batch", 1]
+    wrong = run("train", tasks, *short, "--model", "/etc", check=False)
+    assert wrong.returncode == 2 and b"/etc: cannot be loaded" in wrong.stderr
+    assert not (directory / "config.json").exists()
+    run("train", tasks, *short, "--model", policy)
+    run("train", tasks, *short, "--model", f"./{policy.name}", "--iteration", 1, cwd=policy.parent)
+
+
+@pytest.fixture(scope="module")
+def small(policy, tasks, tmp_path_factory):
+    """A run of one small iteration, with the arguments that made it."""
+    directory = tmp_path_factory.mktemp("runs") / "small"
+    more = ["--env", SHOP, "--model", policy, "--steps", 1, "--samples", 2, "--batch", 1]
+    run("train", tasks, "--run", directory, *more)
+    return directory, [tasks, *more]
+
+
+@pytest.mark.parametrize("content", [b"", b"{"])
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "metrics.jsonl", "policy/optimizer.pt", "policy/model.safetensors", "iterations/001/training.json"],
+)
+def test_a_damaged_file_is_named(small, tmp_path, name, content):
+    """One line with the file and what to do, for an empty file and for a torn one; no traceback, no `interrupted`."""
+    directory = tmp_path / "run"
+    shutil.copytree(small[0], directory, symlinks=True)
+    whole = name == "metrics.jsonl"
+    (directory / name).write_bytes((directory / name).read_bytes() + content + b"\n" if whole else content)
+    iteration = 1 if "training" in name else 2
+    result = run("train", *small[1], "--run", directory, "--iteration", iteration, check=False)
+    if whole and not content:
+        assert result.returncode == 0
+        return
+    assert result.returncode == 3 and result.stderr.count(b"\n") == 1, result.stderr
+    folder = name.removeprefix("policy/")
+    where = b"step-000001" if folder.startswith("model") else folder.encode()
+    assert where in result.stderr and (b"delete" in result.stderr or b"remove" in result.stderr)
+
+
+def test_rollouts_name_the_policy_of_their_iteration(policy, tasks, tmp_path):
+    """The second iteration's policy is not the first one's."""
+    base = ["train", tasks, "--env", SHOP, "--run", tmp_path / "run", "--model", policy]
+    names = [
+        {
+            json.loads(line)["policy"]
+            for line in run(*base, "--steps", 2, "--samples", 2, "--batch", 1).stdout.splitlines()
+        }
+        for _ in range(2)
+    ]
+    assert [len(found) for found in names] == [1, 1]
+    (first,), (second,) = names
+    assert first.endswith("@step-0") and second.endswith("@step-2")

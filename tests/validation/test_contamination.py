@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.environments.pools import Pools
 from coevolve.environments.replay import Job, replay
-from coevolve.records import Call, Origin, Start, Task
+from coevolve.records import Call, Origin, Start, Task, Verifier
 from coevolve.validation.contamination import HeldOut
 from coevolve.validation.validate import validate
 
@@ -112,7 +113,10 @@ def test_validation_refuses_what_touches_a_held_out_task_and_leaves_official_tas
         start=own.start,
         verifier=own.verifier,
     )
+    disguised = replace(
+        copied, id="d", origin=Origin("environment"), start=Start(config=configuration(60)), verifier=Verifier()
+    )
     for gate in ("strict", "paper"):
-        verdicts = list(validate([own, copied], pools, gate=gate))
-        assert verdicts[1].verdict == "invalid" and "held-out" not in verdicts[0].reason
-    assert "held-out" in verdicts[1].reason and verdicts[0].verdict == "valid"
+        verdicts = list(validate([own, copied, disguised], pools, gate=gate))
+        assert verdicts[1].verdict == verdicts[2].verdict == "invalid" and "held-out" not in verdicts[0].reason
+    assert "held-out" in verdicts[1].reason and "held-out" in verdicts[2].reason and verdicts[0].verdict == "valid"

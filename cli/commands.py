@@ -1,0 +1,149 @@
+"""The registry of verbs, each imported only when it runs, and the Typer application over it.
+
+`--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package with a function `command`
+(its options are the signature, its help the docstring, `EXAMPLES` the tail of the help), or with a Typer `app` of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from coevolve import __version__
+from coevolve.errors import CoevolveError, PipeClosed
+
+COMMANDS = {
+    "train": "Train the policy with GRPO for one iteration; print its rollouts.",
+    "rollout": "Run a policy on tasks; print the rollouts.",
+    "extract-signals": "Read rollouts, print the policy's weaknesses as signals.",
+    "explore": "Explore an environment, around signals or unguided; print explorations.",
+    "abstract": "Turn explorations into candidate tasks with solutions.",
+    "validate": "Keep the tasks that execution confirms and controls do not pass.",
+    "merge": "Merge new tasks into a task set.",
+    "evaluate": "Measure success with intervals, by kind and difficulty, pass@k, paired differences.",
+    "bootstrap": "Build the laptop policy from a seed.",
+    "env": "List, install and check environments; print their tasks.",
+    "report": "Print the table of a run, iteration by iteration.",
+    "schema": "Print the JSON Schema of a record type.",
+}
+
+
+class Group(TyperGroup):
+    """A group whose commands come from `COMMANDS`."""
+
+    _listing = False
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: typer.Context, name: str):  # noqa: ANN201 - the type's home moved between Typer releases
+        if name not in COMMANDS:
+            return None
+        if self._listing:
+            return TyperCommand(name, short_help=COMMANDS[name], callback=lambda: None)
+        return _load(name)
+
+    def format_help(self, ctx: typer.Context, formatter) -> None:  # noqa: ANN001
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):  # noqa: ANN201
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(
+                f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else " See coevolve --help.")
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _load(name: str):
+    module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
+    if hasattr(module, "app"):
+        command = typer.main.get_command(module.app)
+    else:
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(
+            name,
+            epilog="\b\nExamples:\n" + module.EXAMPLES.strip("\n"),
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )(module.command)
+        command = typer.main.get_command(single)
+    command.name = name
+    _name_environment(command, f"COEVOLVE_{name}")
+    _guard(command)
+    return command
+
+
+def _name_environment(command, prefix: str) -> None:  # noqa: ANN001
+    """Every option can be set by COEVOLVE_<COMMAND>_<OPTION>, after the option's own name; help need not repeat it."""
+    for parameter in command.params:
+        names = [option for option in parameter.opts if option.startswith("--")]
+        if names:
+            parameter.envvar = f"{prefix}_{names[0].removeprefix('--')}".upper().replace("-", "_")
+            parameter.show_envvar = False
+    for name, sub in getattr(command, "commands", {}).items():
+        _name_environment(sub, f"{prefix}_{name}")
+
+
+def _guard(command) -> None:  # noqa: ANN001
+    """Around every verb: no file is named for two ends, and no error of a file looks to Typer like one of the terminal."""
+    for sub in getattr(command, "commands", {}).values():
+        _guard(sub)
+    if not hasattr(command, "commands"):
+        command.callback = _guarded(command.callback)
+
+
+def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
+    from coevolve_cli.paths import check_paths
+
+    @functools.wraps(callback)
+    def guarded(**arguments: Any) -> Any:
+        check_paths(arguments)
+        try:
+            return callback(**arguments)
+        except EOFError as error:  # Typer would take it for Ctrl-D
+            raise CoevolveError(f"a file ends too early: {error}") from error
+        except BrokenPipeError as error:  # Typer would exit with 1
+            raise PipeClosed("output closed") from error
+
+    return guarded
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"coevolve {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n"
+    "  coevolve extract-signals rollouts.jsonl > signals.jsonl\n"
+    "  coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract | coevolve validate > tasks.jsonl",
+)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Agent–data co-evolution: train a policy, read its weaknesses, explore, synthesise tasks, validate, merge, repeat.
+
+    Stages read and write JSON lines; `-` or no file is standard input. Every option can also be set by
+    COEVOLVE_<COMMAND>_<OPTION>. COEVOLVE_DEBUG=1 shows tracebacks.
+    """
