@@ -53,7 +53,7 @@ def random_rollouts(seed: str) -> list[Rollout]:
 
 
 def paper_reference(rollouts: list[Rollout], past=(), window=5, least=100, theta=5.0):
-    """{(kind, iteration, task or pattern): value} by SPEC §1.2. `past`: (task, iteration, step, successes, trials)."""
+    """{(kind, iteration, task or pattern): value} by the paper's rules. `past`: (task, iteration, step, successes, trials)."""
     found, groups, holds = {}, defaultdict(list), defaultdict(lambda: defaultdict(int))
     for r in rollouts:
         if r.stop_reason == "env_error":

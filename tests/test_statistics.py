@@ -75,7 +75,7 @@ def test_posterior_of_a_solve_rate(successes, trials):
 
 
 def test_band_of_eight():
-    """The figures of research/references.md A.4: P(.2 <= p <= .8) for 0 to 4 successes of 8."""
+    """The figures of the Beta distribution: P(.2 <= p <= .8) for 0 to 4 successes of 8."""
     assert [round(ours.solve_rate_mass(s, 8), 2) for s in range(5)] == [0.13, 0.44, 0.74, 0.91, 0.96]
 
 

@@ -1,7 +1,7 @@
 """From signals to exploration contexts: merged per task, ranked, chosen by quota.
 
 All signals of one task become one context: its kind is the first of `PRIORITY` among them, its strength the greatest. Kinds
-get at most their quota of the episodes (research/tiny2.md §7: boundary a half, forgetting and rare an eighth each; kinds that
+get at most their quota of the episodes (from laptop experiments: boundary a half, forgetting and rare an eighth each; kinds that
 are none of these share the rare quota), at least a quarter is left to coverage, and what a quota does not use goes to
 coverage too. A behaviour (`Task.kind`) is repeated on at most `REPEATS` fresh start states in one run, so that a few of them
 cannot crowd out the rest. `Context.reflection` states the facts; where a model reflects (`reflection`), it holds its findings.

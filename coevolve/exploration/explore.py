@@ -6,7 +6,7 @@ that did from the same start state what another did is left out. One that meets 
 counted; the run stops where every one was (`losses`). An action that ends its session (`Result.fatal`) ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
-research/tiny2.md (coverage of the inventory does most of the work, so guided mode always mixes it in).
+laptop experiments (coverage of the inventory does most of the work, so guided mode always mixes it in).
 """
 
 from __future__ import annotations

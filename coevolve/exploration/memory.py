@@ -1,7 +1,7 @@
 """What exploration has learnt about an environment, shared by the episodes of a run.
 
 Episodes of one block run side by side and read the memory as it was when the block began; between blocks `Memory.learn`
-takes up what they did, in the order of the episodes (DESIGN §9, "Curious memory"), so that nothing depends on which worker
+takes up what they did, in the order of the episodes, so that nothing depends on which worker
 was faster. It holds the states seen, the actions tried in each state, the keys of each tool's outputs, and *recipes*: which
 parameters a tool was given and which calls of its app came before and after it when it worked. `Lesson`s are plain records,
 kept in the journal with their episode, so that a resumed run learns the same. Tasks teach as well: a solution is a recipe

@@ -1,9 +1,9 @@
-"""New tasks into a task set: D_{t+1} = D_t merged with V (SPEC section 1).
+"""New tasks into a task set: D_{t+1} = D_t merged with V (CoEvolve, the loop).
 
 The result is the old set in its order, then the new tasks that are taken, in theirs. A new task is refused when it is not known
 to be valid, is a duplicate, or touches a held-out set. At most `max_share` of the result is new where there was an old set; of
 too many, the kinds that have the fewest tasks go first. Beyond `max_tasks` the oldest synthetic tasks go, never those of
-iteration 0: they anchor the set, so that the loop does not chase its own tail (SPEC section 4). The paper's merge is the plain
+iteration 0: they anchor the set, so that the loop does not chase its own tail (ACE, arXiv 2608.27260). The paper's merge is the plain
 union (`max_share` 1, no `max_tasks`).
 """
 

@@ -1,6 +1,6 @@
 """A half-million-parameter Llama in plain Hugging Face form, and its tokenizer: the laptop policy before any training.
 
-What makes it learn to call tools from a few thousand demonstrations (research/tiny.md, section 2, and measurements):
+What makes it learn to call tools from a few thousand demonstrations (measured):
 
 - weights start at a spread of about 1/sqrt(width), .08; at Llama's .02 the arguments stay random,
 - a word is the same token in prose and in JSON (a space is no part of `Ann`), so that copying is one skill,

@@ -1,6 +1,6 @@
 """Boundary: the policy sometimes can and sometimes cannot. At most one signal per task and iteration.
 
-- `paper` (SPEC §1.2): in one training step the task's rollouts hold a success and a failure. With several such groups in the
+- `paper` (CoEvolve, stage 1): in one training step the task's rollouts hold a success and a failure. With several such groups in the
   iteration the last one is taken. Strength: 4 p (1 - p) of its solve rate p.
 - `calibrated`: the posterior Beta(1 + s, 1 + n - s) of the solve rate has at least `band_mass` (.65; a task never tried has .6)
   inside the learnable band; strength is that mass. s and n are those of the iteration, with the W groups before it as long as

@@ -2,7 +2,7 @@
 
 Kinds take turns by weight, so that every prefix of the output keeps to the quotas, and a kind that has run out leaves its turns to
 the others. Inside a kind the strongest comes first, where a candidate loses half its strength each time a signal about the same
-task, or with the same tool in its pattern, was chosen before it. The weights follow research/tiny2.md §7: boundary at most half,
+task, or with the same tool in its pattern, was chosen before it. The weights follow from laptop experiments: boundary at most half,
 coverage of the inventory (unexplored, rare) at least a quarter.
 """
 

@@ -5,7 +5,7 @@
         update(path, found.renewed)
 
 The result does not depend on the order of the rollouts, only on what they are. Rollouts without `success` and `score` are no
-rollouts, and neither are those whose steps cannot be read where they must be: `refuse` is told. Sources: SPEC §1.2; what each
+rollouts, and neither are those whose steps cannot be read where they must be: `refuse` is told. Sources: CoEvolve, stage 1; what each
 kind of signal means stands in its module.
 """
 

@@ -2,7 +2,7 @@
 
 Now is the task's last group in the iteration, the window its W groups before that, of whatever iteration; a score is a group's mean.
 
-- `paper` (SPEC §1.2): some score in the window was >= 0.5 and the score now is < 0.5. Strength: the drop from the best.
+- `paper` (CoEvolve, stage 1): some score in the window was >= 0.5 and the score now is < 0.5. Strength: the drop from the best.
 - `calibrated`: Fisher's exact test, one-sided, of now against the window's pooled trials, at level alpha. Strength: 1 - q, where q
   is the p-value after Benjamini–Hochberg over all tasks tested in the same iteration: a drop that some task was bound to show
   by chance ranks low. The paper's rule flags up to 55 % of the tasks of a policy that does not change.

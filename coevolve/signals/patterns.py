@@ -8,7 +8,7 @@
 | keys | (search, query) (read, id) (send, text, to): a tool with the names of its arguments, sorted |
 | app | (mail) …: a tool's app |
 
-The paper leaves "action pattern" open; bigrams with sentinels are this project's reading (SPEC §1.2). For code actions the names
+The paper leaves "action pattern" open; bigrams with sentinels are this project's reading (CoEvolve, stage 1). For code actions the names
 are the `apis.app.function` calls in the order in which they stand in the source, found with `ast`; code that does not parse has none.
 """
 

@@ -3,7 +3,7 @@
 c counts the rollouts that hold the pattern, N all (rollout, pattern) pairs of the same family of patterns in one environment and
 iteration; nothing is rare before N_min pairs.
 
-- `paper` (SPEC §1.2): 0 < c/N < θ/100. Above twenty equally likely patterns that is every pattern.
+- `paper` (CoEvolve, stage 1): 0 < c/N < θ/100. Above twenty equally likely patterns that is every pattern.
 - `calibrated`: the upper Wilson bound (95 %, two-sided) of c/N is below `rare_share` of an equal share 1/M. M is the number of
   patterns one could expect: the environment's tools (or apps) where the inventory is known, else the patterns seen. A pattern
   whose true share is above that threshold is flagged in less than 3 % of cases.

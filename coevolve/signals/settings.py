@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     alpha: float = 0.05
     """Level of the exact tests (calibrated forgetting and combination)."""
     band: tuple[float, float] = (0.2, 0.8)
-    """Calibrated boundary: the learnable band of solve rates (SPEC §4)."""
+    """Calibrated boundary: the learnable band of solve rates (ACE, arXiv 2608.27260)."""
     band_mass: float = 0.65
     """Calibrated boundary: least posterior probability of the band; a task never tried has .6."""
     patterns: tuple[str, ...] = ("1gram", "2gram")

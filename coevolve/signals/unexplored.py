@@ -7,8 +7,8 @@
   successions), divided by the mean group size, because rollouts of one task resemble each other. Strength (1 - e^-e) / 2,
   always below that of a tool of an untouched app.
 
-The paper's rule for rare patterns asks for c > 0 and never sees these (SPEC §1.2); on the laptop, coverage of the inventory is
-what helped most (research/tiny2.md).
+The paper's rule for rare patterns asks for c > 0 and never sees these (CoEvolve, stage 1); on the laptop, coverage of the inventory is
+what helped most (measured).
 """
 
 from __future__ import annotations

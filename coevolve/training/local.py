@@ -1,4 +1,4 @@
-"""The `local` backend: GRPO in one process, one iteration of the loop per call (DESIGN §6, objective: training.grpo).
+"""The `local` backend: GRPO in one process, one iteration of the loop per call (objective: training.grpo).
 
 In: the iteration's tasks. Out: its rollouts, in RUN/iterations/NNN/rollouts.jsonl. Each of the `steps` steps samples
 `samples` rollouts of `batch` tasks with the current weights (training.batches says which tasks) and does one update on them.

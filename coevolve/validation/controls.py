@@ -1,4 +1,4 @@
-"""Controls: agents that must not succeed on a task that asks for something (SPEC section 4).
+"""Controls: agents that must not succeed on a task that asks for something (ACE, arXiv 2608.27260).
 
 `nothing` does nothing. `hollow` makes one call per turn that changes nothing and tells next to nothing (`Description.harmless`).
 `drop T.C` does all of the solution but call C of turn T. A task that one of the first two passes is trivial; a call that can be

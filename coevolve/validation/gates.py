@@ -3,7 +3,7 @@
 `strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
 the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
 text in an argument looks like a call of a tool (some executors would rewrite or run it); every given argument of a synthetic
-task is said in its query (SPEC sections 3 and 4, research/bfcl.md section 6). `paper` is the paper's
+task is said in its query (CuES, arXiv 2512.01311; ACE, arXiv 2608.27260). `paper` is the paper's
 own gate, to the letter: the solution succeeds, or its reward is positive.
 """
 

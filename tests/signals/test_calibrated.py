@@ -49,7 +49,7 @@ def _share_flagged(before: float, now: float) -> float:
 
 @pytest.mark.parametrize("p", [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 def test_false_forgetting(p):
-    """A policy that does not change is flagged in at most 5 % of tasks and updates; the exact figures of SPEC §1.2."""
+    """A policy that does not change is flagged in at most 5 % of tasks and updates; the exact figures."""
     known = {0.2: 0.003, 0.3: 0.017, 0.4: 0.022, 0.5: 0.023, 0.6: 0.025, 0.7: 0.019, 0.8: 0.026, 0.9: 0.023}
     assert _share_flagged(p, p) <= 0.05
     assert _share_flagged(p, p) == pytest.approx(known[p], abs=0.006)

@@ -9,7 +9,7 @@ observation spells out:
 - the completion: none (the change is made at once), or one of save, push, seal; another one loses the change.
 
 Public state is what records and answers hold; armed preparations and pending changes are hidden. A call never raises:
-`World.call` returns an observation and, where it was refused, the kind of error. Design: research/tiny2.md, section 1.
+`World.call` returns an observation and, where it was refused, the kind of error.
 """
 
 from __future__ import annotations
