@@ -47,14 +47,7 @@ def abstract(
     remaining = iter(explorations)
     while chunk := list(islice(remaining, CHUNK)):
         for found in _chunk(chunk, environment, per_exploration, seed, journal, losses):
-            for rejected in found.rejects:
-                reject(rejected)
-            for task in found.tasks:
-                reason = known.add(task)
-                if reason is None:
-                    yield task
-                else:
-                    reject(Reject(task.lineage.explorations[0], reason, task.kind, query=task.query))
+            yield from known.taken(found, reject)
 
 
 class Known:
@@ -63,6 +56,17 @@ class Known:
     def __init__(self) -> None:
         self._tasks: set[str] = set()
         self._effects: dict[str, str] = {}
+
+    def taken(self, found: Found, reject: Callable[[Reject], None]) -> Iterator[Task]:
+        """The tasks of one finished piece of work that are to be had; the rest, and its own rejects, go to `reject`."""
+        for rejected in found.rejects:
+            reject(rejected)
+        for task in found.tasks:
+            reason = self.add(task)
+            if reason is None:
+                yield task
+            else:
+                reject(Reject(task.lineage.explorations[0], reason, task.kind, query=task.query))
 
     def add(self, task: Task) -> str | None:
         """None, or why the task is not to be had."""

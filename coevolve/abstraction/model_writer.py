@@ -77,14 +77,7 @@ def write(
     known, groups = Known(), contexts(explorations)
     for begin in range(0, len(groups), CHUNK):
         for found in _chunk(groups[begin : begin + CHUNK], environment, writer, journal, losses):
-            for rejected in found.rejects:
-                reject(rejected)
-            for task in found.tasks:
-                reason = known.add(task)
-                if reason is None:
-                    yield task
-                else:
-                    reject(Reject(task.lineage.explorations[0], reason, task.kind, query=task.query))
+            yield from known.taken(found, reject)
 
 
 def contexts(explorations: Iterable[Exploration]) -> list[list[Exploration]]:
