@@ -35,6 +35,7 @@ from coevolve_cli.streams import (
     dry_run,
     stage,
 )
+from coevolve_cli.versions import AnyVersion
 
 if TYPE_CHECKING:
     from coevolve.abstraction.model_writer import ModelWriter
@@ -67,6 +68,7 @@ def command(
     seed: Seed = 0,
     workers: Workers = 1,
     env: Env = None,
+    any_version: AnyVersion = False,
     run: RunDir = None,
     rejects: Rejects = None,
     on_error: OnError = "fail",
@@ -96,7 +98,7 @@ def command(
             faults = Faults(on_error, max_errors, rejects)
             with (
                 stage("abstract", files, output, faults, quiet=quiet, exit_status=exit_status) as s,
-                Pools(workers, env) as pools,
+                Pools(workers, env, any_version=any_version) as pools,
             ):
 
                 def reject(rejected: Reject) -> None:

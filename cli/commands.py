@@ -1,7 +1,8 @@
 """The registry of verbs, each imported only when it runs, and the Typer application over it.
 
 `--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package with a function `command`
-(its options are the signature, its help the docstring, `EXAMPLES` the tail of the help), or with a Typer `app` of its own.
+(its options are the signature, its help the docstring, `EXAMPLES` the tail of the help; a class `Command` parses), or with a
+Typer `app` of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ COMMANDS = {
     "evaluate": "Measure success with intervals, by kind and difficulty, pass@k, paired differences.",
     "bootstrap": "Build the laptop policy from a seed.",
     "env": "List, install and check environments; print their tasks.",
+    "doctor": "Print what is installed where, and what each command lacks.",
     "report": "Print the table of a run, iteration by iteration.",
     "schema": "Print the JSON Schema of a record type.",
 }
@@ -73,6 +75,7 @@ def _load(name: str):
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(
             name,
+            cls=getattr(module, "Command", TyperCommand),
             epilog="\b\nExamples:\n" + module.EXAMPLES.strip("\n"),
             context_settings={"help_option_names": ["-h", "--help"]},
         )(module.command)

@@ -13,7 +13,7 @@ from coevolve.environments import install, registry
 from coevolve.environments.check import check as run_checks
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
-from coevolve_cli import env_files
+from coevolve_cli import env_files, env_install
 from coevolve_cli.streams import Output, Quiet, stage
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -31,7 +31,10 @@ app = typer.Typer(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME|COMMAND", help="desk, bfcl, or the command line of an environment of yours.")
+    str,
+    typer.Argument(
+        metavar="NAME|COMMAND", help="desk, bfcl, appworld, or the command line of an environment of yours."
+    ),
 ]
 
 
@@ -41,33 +44,29 @@ def _examples(*lines: str) -> str:
 
 @app.command("list", epilog=_examples("coevolve env list | jq -r 'select(.installed).name'"), context_settings=_HELP)
 def list_(output: Output = "-") -> None:
-    """Print the environments that coevolve knows by name, as JSON lines."""
+    """Print the environments that coevolve knows by name, as JSON lines: those that play, then what else can be installed."""
     with stage("env list", None, output, quiet=True, reads=False) as s:
-        for name in registry.BUILT_IN:
-            s.write(_entry(name))
+        for name, own in registry.BUILT_IN.items():
+            s.write(_installable(name, install.RECIPES[own.recipe]) if own.recipe else _own(name, own))
+        for name, recipe in install.RECIPES.items():
+            if recipe.purpose:
+                s.write(_installable(name, recipe) | {"for": recipe.purpose})
 
 
-def _entry(name: str) -> dict[str, object]:
-    own = registry.BUILT_IN[name]
-    if own.recipe is None:
-        return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / own.worker)}
-    recipe = install.RECIPES[own.recipe]
-    where = str(install.directory(recipe))
-    return {"name": name, "version": recipe.version, "installed": install.installed(own.recipe), "where": where}
+def _own(name: str, own: registry.BuiltIn) -> dict[str, object]:
+    return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / own.worker)}
 
 
-@app.command("install", epilog=_examples("coevolve env install bfcl"), context_settings=_HELP)
-def install_(name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(install.RECIPES))]) -> None:
-    """Install a benchmark into a virtual environment of its own.
+def _installable(name: str, recipe: install.Recipe) -> dict[str, object]:
+    installed = install.installed(recipe.name)
+    return {"name": name, "version": recipe.version, "installed": installed, "where": str(install.directory(recipe))}
 
-    It goes to $COEVOLVE_HOME/envs (default ~/.local/share/coevolve/envs). A second run changes nothing; an interrupted
-    installation is built anew.
-    """
-    own = registry.BUILT_IN.get(name)
-    if own and own.recipe is None:
-        print(f"coevolve: {name} is built in, there is nothing to install", file=sys.stderr)
-        return
-    install.install(own.recipe if own else name)
+
+app.command(
+    "install",
+    epilog=_examples("coevolve env install bfcl", "coevolve env install appworld --data data-0.1.0.bundle"),
+    context_settings=_HELP,
+)(env_install.install_)
 
 
 @app.command(

@@ -8,10 +8,14 @@ from typing import Annotated
 import typer
 
 from coevolve.bfcl import files as bfcl
+from coevolve.bfcl import reading
+from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Pool
-from coevolve.errors import UsageError
+from coevolve.errors import BadInput, UsageError
+from coevolve.jsonl import Bad, Line
 from coevolve.records import Rollout, Task
 from coevolve_cli import streams
+from coevolve_cli.versions import AnyVersion
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="bfcl.")]
 
@@ -20,6 +24,7 @@ def export(
     name: Name,
     files: streams.Files = None,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="The folder: a BFCL_PROJECT_ROOT.")] = "bfcl",
+    any_version: AnyVersion = False,
     rejects: streams.Rejects = None,
     quiet: streams.Quiet = False,
 ) -> None:
@@ -31,14 +36,20 @@ def export(
     _only_bfcl(name)
     directory, names, results = Path(to), bfcl.Names(), []
     faults = streams.Faults(rejects=rejects)
-    with streams.stage("env export", files, "-", faults, quiet=quiet) as s, Pool(name) as pool:
-        refused = 0
+    with (
+        streams.stage("env export", files, "-", faults, quiet=quiet) as s,
+        Pool(name, any_version=any_version) as pool,
+    ):
+        refused, official = 0, reading.official(pool)
         for line in s.read(Task | Rollout):
             record = line.record
             task = record if isinstance(record, Task) else record.task
             if task is None:
                 raise UsageError(f"rollout {record.id} does not carry its task")
+            pool.compare([task.env_version])
             entry = names.of(task)
+            if entry in names.official and entry not in official:
+                raise BadInput(line.where, line.number, f"no official entry is called {entry}")
             if isinstance(record, Rollout):
                 try:
                     results.append(bfcl.result(entry, record, pool.tools))
@@ -55,19 +66,40 @@ def export(
 
 def import_(
     name: Name,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder that `env export` wrote.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder that `env export` wrote, or one like it.")],
     output: streams.Output = "-",
+    on_error: streams.OnError = "fail",
+    max_errors: streams.MaxErrors = None,
+    rejects: streams.Rejects = None,
     quiet: streams.Quiet = False,
 ) -> None:
-    """Print the tasks of question and answer files as task records; nothing of the files is evaluated."""
+    """Print the tasks of question and answer files as task records, then the official ones that the folder names.
+
+    Nothing of the files is evaluated, and nothing is left out silently: what is no task stops the command with its line, or
+    goes to --rejects (--on-error skip). A task that was exported comes back as it was.
+    """
     _only_bfcl(name)
-    where = Path(directory)
-    with Pool(name) as pool, streams.stage("env import", None, output, quiet=quiet, reads=False) as s:
-        found = bfcl.read_tasks(
-            str(bfcl.questions_file(where)), str(bfcl.answers_file(where)), pool.tools, pool.description.version
-        )
-        for task in found:
+    where, faults, skip = Path(directory), streams.Faults(on_error, max_errors, rejects), on_error == "skip"
+    questions, aside = bfcl.questions_file(where), list[Bad]()
+    if not questions.exists() and not bfcl.ids_file(where).exists():
+        raise UsageError(f"{where} has neither {questions.relative_to(where)} nor {bfcl.ids_file(where).name}")
+
+    def leave(line: Line[Answer], reason: str) -> None:
+        if not skip:
+            raise BadInput(line.where, line.number, reason)
+        aside.append(Bad(line.where, line.number, reason, line.raw))
+
+    with Pool(name) as pool, streams.stage("env import", [str(questions)], output, faults, quiet=quiet) as s:
+        if questions.exists():
+            solved = reading.answers(str(bfcl.answers_file(where)), aside if skip else None)
+            for task in reading.tasks(s.read(Question), solved, pool, s.reject, leave):
+                s.write(task)
+        for task in reading.selected(where, pool):
             s.write(task)
+        for bad in aside:
+            s.keep_reject({"where": bad.where, "line": bad.number, "reason": bad.reason})
+        if aside:
+            s.note(f"answers set aside {len(aside)}")
 
 
 def _only_bfcl(name: str) -> None:

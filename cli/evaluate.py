@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coevolve import evaluation, jsonl
-from coevolve.errors import UsageError
+from coevolve.environments.pools import Pools
+from coevolve.errors import Partial, UsageError
 from coevolve.evaluation import Result
+from coevolve.jsonl import Line
 from coevolve.records import Rollout
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.played import Played
+from coevolve_cli.versions import AnyVersion
+from coevolve_cli.vllm_options import ARGUMENTS, Backend, VllmArgs, serving
 
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
@@ -49,7 +53,10 @@ def command(
     weak_by: Annotated[str | None, typer.Option("--weak-by", metavar="ROLLOUTS", help="A base policy's rollouts of other tasks: which kinds it was weak at.", show_default=False)] = None,
     weak_below: Annotated[float, typer.Option("--weak-below", min=0, max=1, help="With --weak-by: weak is a success below this.")] = 0.5,
     official: Annotated[bool, typer.Option("--official", help="BFCL's own evaluation, too (coevolve env install bfcl-official); plays `base` if no tasks are named.")] = False,
+    backend: Backend = "local",
+    vllm_args: VllmArgs = ARGUMENTS,
     prompt: streams.Prompt = "tools",
+    any_version: AnyVersion = False,
     seed: streams.Seed = 0,
     workers: streams.Workers = 1,
     on_error: streams.OnError = "fail",
@@ -75,36 +82,51 @@ def command(
         raise UsageError(f"--split {split} plays the environment's own tasks: name no file, or leave --split out")
     if rollouts and not policy:
         raise UsageError("--rollouts needs --policy: the input is rollouts already")
+    if official:
+        from coevolve_cli import official as bfcl
+
+        bfcl.check()
     other = _read(against) if against else None
     base = _read(weak_by) if weak_by else None
     faults = streams.Faults(on_error, max_errors, rejects)
     with (
+        serving(backend, policy, vllm_args, models) as (policy, models),
         models.if_at_server("evaluate", run=run, quiet=quiet) as at_server,
         streams.stage("evaluate", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
     ):
-        played = Played(s)
+        played, lines = Played(s), {}
         if policy:
             from coevolve.agents.rollout import make_policy
 
             player = make_policy(policy, models=at_server, temperature=temperature, prompt=prompt)
-            results = _play(played, player, env, split, limit, samples, max_steps, seed, workers, rollouts)
+            how = {"samples": samples, "seed": seed, "max_steps": max_steps}
+            results = _play(played, player, Pools(workers, env, any_version=any_version), env, split, limit, rollouts, how)
         elif official:
-            results = (line.record for line in s.read(Rollout))
+            lines = {line.record.id: line for line in s.read(Rollout)}
+            results = (line.record for line in lines.values())
         else:
             results = (line.record for line in s.read(Result))
-        whole = list(results) if official else []
-        tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in whole or results)
+        if official:
+            results = whole = bfcl.fit(results, lambda rollout, reason: _refuse(s, lines.get(rollout.id), reason))
+        tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in results)
         played.losses.stop()
         records = list(evaluation.report(tried, by=groupings, over=mean, other=other, base=base, below=weak_below))
         if official:
-            from coevolve_cli.official import score
-
-            records += score(whole, s)
+            scored = bfcl.score(whole, s)
+            records += scored.records
         for record in records:
             s.write(record)
         if records and not quiet:
             print("\n".join(evaluation.table(records)), file=sys.stderr)
+    if official and scored.missing:
+        raise Partial(scored.missing)
     played.losses.end()
+
+
+def _refuse(s: streams.Stage, line: Line[Rollout] | None, reason: str) -> None:
+    if line is None:
+        raise UsageError(reason)
+    s.reject(line, reason)
 
 
 def _read(path: str) -> list[Result]:
@@ -114,24 +136,21 @@ def _read(path: str) -> list[Result]:
 def _play(
     played: Played,
     player: Policy,
+    running: Pools,
     env: str | None,
     split: str | None,
     limit: int | None,
-    samples: int,
-    max_steps: int | None,
-    seed: int,
-    workers: int,
     keep: str | None,
+    how: dict[str, int | None],
 ) -> Iterator[Rollout]:
     """Plays tasks environment by environment; the rollouts are kept, whole or not at all, where `keep` says."""
     from coevolve.agents.rollout import rollouts
-    from coevolve.environments.pools import Pools
 
-    with Pools(workers, env) as pools, jsonl.atomic(keep or os.devnull) as kept:
+    with running as pools, jsonl.atomic(keep or os.devnull) as kept:
         wanted = itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit)
         for name, group in itertools.groupby(wanted, key=lambda task: task.env):
             pool = pools(env or name)
-            for rollout in rollouts(group, player, pool, samples=samples, seed=seed, max_steps=max_steps):
+            for rollout in rollouts(group, player, pool, **how):
                 if played.take(rollout):
                     kept.write(jsonl.encode(rollout))
                     yield rollout

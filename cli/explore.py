@@ -36,6 +36,7 @@ from coevolve_cli.streams import (
     progress,
     stage,
 )
+from coevolve_cli.versions import AnyVersion
 
 if TYPE_CHECKING:
     from coevolve.exploration.mind import Mind
@@ -66,6 +67,7 @@ def command(
     files: Files = None,
     mode: Mode = D.mode,
     env: Env = None,
+    any_version: AnyVersion = False,
     episodes: Episodes = D.episodes,
     rounds: Rounds = D.rounds,
     steps: Steps = D.steps,
@@ -106,7 +108,8 @@ def command(
         known = [line.record for line in jsonl.read([tasks] if tasks else [], Task)]
         if guided and not signals:
             jsonl.warn("explore: no signals; every episode goes to coverage")
-        with Pool(_env(env, signals), workers=workers) as pool:
+        with Pool(_env(env, signals), workers=workers, any_version=any_version) as pool:
+            pool.compare(signal.task.env_version for signal in signals if signal.task)
             in_run = Path(run) / f"explore-{iteration}.journal" if run else None
             inputs = content_id([signal.id for signal in signals], [task.id for task in known])
             about = {"env": pool.name, "version": pool.description.version, "settings": settings, "inputs": inputs}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help=
 
 # fmt: off
 class ModelOptions(NamedTuple):
-    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server; its key only from OPENAI_API_KEY.", show_default=False)] = None
+    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server, or several of one model (URL,URL); its key only from OPENAI_API_KEY.", show_default=False)] = None
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Calls in flight at the server.")] = 16
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Of one attempt at a call.")] = 600.0
     journal: Annotated[str | None, typer.Option("--journal", metavar="DIR", help="Paid answers; default $COEVOLVE_HOME/journal. A rerun pays for none twice.", show_default=False)] = None
@@ -99,13 +100,36 @@ def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapped(**arguments: Any) -> None:
+        _check(arguments)
         models = ModelOptions(**{name: arguments.pop(name) for name in shared})
+        if models.base_url and "ctx" in arguments:  # --dry-run prints what is there
+            arguments["ctx"].params["base_url"] = _shown(models.base_url)
         command(**arguments, models=models)
 
     wrapped.__doc__ = command.__doc__
     wrapped.__signature__ = inspect.Signature([*own, *more])
     wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *more]}
     return wrapped
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    """What no command could mean. Raises UsageError."""
+    for name, value in arguments.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"--{name.replace('_', '-')} takes a finite number, not {value}")
+    who = next(name for name in ("model", "solver", "policy") if name in arguments)
+    if arguments[who] == "":
+        raise UsageError(f"--{who} needs a name")
+    for name in ("base_url", "offline"):
+        if arguments[name] and arguments[who] is None:
+            raise UsageError(f"--{name.replace('_', '-')} needs --{who}: which model?")
+
+
+def _shown(urls: str) -> str:
+    """What may be printed of --base-url."""
+    from coevolve.models.secrets import shown
+
+    return ",".join(map(shown, urls.split(",")))
 
 
 def _extra(text: str | None) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from coevolve.agents.episode import refusal
 from coevolve.environments.losses import Losses
 from coevolve.jsonl import Line
+from coevolve.models.chat import UNANSWERED
 from coevolve.records import Rollout, Task
 from coevolve_cli.streams import Stage
 
 
 class Played:
-    """A task that the environment refuses is a bad line of the input (--on-error); an episode lost to a fault is counted."""
+    """A task that the environment refuses is a bad line of the input (--on-error); an episode lost to a fault is counted.
+
+    One lost for want of a model's reply is lost work (exit 75), however many there are: its environment could be reached."""
 
     def __init__(self, stage: Stage):
         self.losses = Losses("rollouts")
@@ -29,7 +32,8 @@ class Played:
         """Whether the rollout is one to be written. Raises BadInput as `Stage.reject` does."""
         reason, line = refusal(rollout), self._lines.get(rollout.task_id)
         if reason is None or line is None:
-            self.losses.add(rollout.error if rollout.stop_reason == "env_error" else None)
+            lost = rollout.error if rollout.stop_reason == "env_error" else None
+            self.losses.add(lost, answered=(lost or "").startswith(UNANSWERED))
             return True
         if rollout.task_id not in self._refused:
             self._refused.add(rollout.task_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+from operator import not_
 from typing import Annotated
 
 import typer
@@ -17,7 +19,9 @@ EXAMPLES = """
 
 
 def command(
-    directory: Annotated[str, typer.Argument(metavar="RUN", help="Run directory of shell/train_loop.sh.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run directory of shell/train_loop.sh, or of stages with --run.")
+    ],
     output: streams.Output = "-",
     json: Annotated[bool, typer.Option("--json", help="One record per iteration instead of the table.")] = False,
 ) -> None:
@@ -30,6 +34,7 @@ def command(
         if json:
             out.writelines(map(jsonl.encode, iterations))
         else:
-            out.writelines(f"{line}\n".encode() for line in text.lines(iterations, run.evaluations(directory)))
-            valid = sum(iteration.valid or 0 for iteration in iterations)
-            out.writelines(f"{line}\n".encode() for line in model_calls.lines(model_calls.read(directory), valid))
+            calls = model_calls.read(directory)
+            valid = sum(iteration.valid or 0 for iteration in iterations) if iterations else model_calls.valid(calls)
+            shown = [*text.lines(iterations, run.evaluations(directory)), *model_calls.lines(calls, valid)]
+            out.writelines(f"{line}\n".encode() for line in dropwhile(not_, shown))

@@ -13,6 +13,8 @@ from coevolve.records import Rollout, Task, content_id
 from coevolve.runs import Journal, journal_path
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
+from coevolve_cli.versions import AnyVersion
+from coevolve_cli.vllm_options import ARGUMENTS, Backend, VllmArgs, serving
 
 EXAMPLES = """
   coevolve rollout tasks.jsonl --policy runs/a/policy --samples 8 > rollouts.jsonl
@@ -73,7 +75,10 @@ def command(
         int | None,
         typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
     ] = None,
+    backend: Backend = "local",
+    vllm_args: VllmArgs = ARGUMENTS,
     prompt: streams.Prompt = "tools",
+    any_version: AnyVersion = False,
     seed: streams.Seed = 0,
     workers: streams.Workers = 1,
     output: streams.Output = "-",
@@ -105,10 +110,14 @@ def command(
         return
     faults = streams.Faults(on_error, max_errors, rejects)
     with (
+        serving(backend, policy, vllm_args, models) as (policy, models),
         models.if_at_server("rollout", run=run, quiet=quiet) as at_server,
         streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
     ):
-        with Pools(workers, env) as pools, streams.progress("rollouts", quiet=quiet) as advance:
+        with (
+            Pools(workers, env, any_version=any_version) as pools,
+            streams.progress("rollouts", quiet=quiet) as advance,
+        ):
             played = Played(s)
             tasks = list(itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit))
             player = make_policy(

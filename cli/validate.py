@@ -40,6 +40,7 @@ from coevolve_cli.streams import (
     dry_run,
     stage,
 )
+from coevolve_cli.versions import AnyVersion
 
 if TYPE_CHECKING:
     from coevolve.models.service import Models
@@ -82,6 +83,7 @@ def command(
     seed: Seed = 0,
     workers: Workers = 1,
     env: Env = None,
+    any_version: AnyVersion = False,
     run: RunDir = None,
     rejects: Rejects = None,
     on_error: OnError = "fail",
@@ -116,7 +118,7 @@ def command(
                 stage("validate", files, output, faults, quiet=quiet, exit_status=exit_status) as s,
                 ExitStack() as stack,
             ):
-                pools = stack.enter_context(Pools(workers, env))
+                pools = stack.enter_context(Pools(workers, env, any_version=any_version))
                 record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
                 reasons = _validate(s, pools, gate, agent, journal, losses, record)
                 if reasons and not verdicts:

@@ -69,6 +69,11 @@ class Unreachable(CoevolveError):
     exit = Exit.UNREACHABLE
 
 
+def installation(*extras: str) -> str:
+    """The line that installs the toolkit with these extras: it is on no index."""
+    return f"pip install -e '.[{','.join(extras)}]' in coevolve's repository"
+
+
 class MissingDependency(Unreachable):
     def __init__(self, what: str, install: str):
         super().__init__(f"{what} is not installed. Try: {install}")

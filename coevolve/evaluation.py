@@ -6,6 +6,8 @@
 - `mean="kinds"` weights every kind of task alike: the mean over kinds of their means, v from the variance within kinds.
 - `pass_at` is the unbiased pass@k, mean over tasks, for k = 1, 2, 4, … up to the fewest rollouts of any task.
 - Against another policy: mean difference over the tasks both have tried, with the interval of Student's t over those tasks.
+- Where tasks belong to scenarios (tags `scenario:…`, and `difficulty:…` as the benchmark rates it), AppWorld's measures beside these:
+  `tgc`, the mean over tasks, and `sgc`, the mean over scenarios of whether all of their tasks succeeded, sample by sample.
 - `weak_kinds`: the kinds at which a base policy was weak on *other* tasks, so that choosing them does not bias what is measured.
 """
 
@@ -26,6 +28,8 @@ MASKED = "env_error"
 GROUPINGS = ("kind", "difficulty", "split", "tag")
 BANDS = ((0.2, "hard (< .2)"), (0.8, "learnable (.2–.8)"), (math.inf, "easy (> .8)"))
 WEAK, OTHER, UNKNOWN = "weak", "other", "unknown"
+SCENARIO, RATED = "scenario:", "difficulty:"
+"""Beginnings of the tags that AppWorld's measures go by."""
 
 
 class _Task(Struct, frozen=True):
@@ -37,6 +41,7 @@ class Result(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolv
 
     id: str
     task_id: str
+    sample: int = 0
     policy: str = ""
     kind: str = ""
     tags: list[str] = []
@@ -52,6 +57,7 @@ def result(rollout: Rollout) -> Result:
     return Result(
         id=rollout.id,
         task_id=rollout.task_id,
+        sample=rollout.sample,
         policy=rollout.policy,
         kind=rollout.kind,
         tags=rollout.tags,
@@ -73,6 +79,11 @@ class Tried(NamedTuple):
     successes: int
     trials: int
     masked: int
+    scenario: str = ""
+    rated: str = ""
+    """The benchmark's own difficulty."""
+    outcomes: tuple[tuple[int, bool], ...] = ()
+    """(sample, success) of the rollouts that count, where the task belongs to a scenario."""
 
     @property
     def rate(self) -> float:
@@ -82,6 +93,7 @@ class Tried(NamedTuple):
 def collect(results: Iterable[Result]) -> dict[str, list[Tried]]:
     """Tasks by policy, both sorted."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    outcomes: dict[tuple[str, str], list[tuple[int, bool]]] = defaultdict(list)
     about: dict[tuple[str, str], Result] = {}
     for result in results:
         key = result.policy, result.task_id
@@ -89,20 +101,38 @@ def collect(results: Iterable[Result]) -> dict[str, list[Tried]]:
         if result.stop_reason == MASKED:
             count[2] += 1
         else:
-            count[0] += result.success if result.success is not None else result.score >= 0.5
+            success = result.success if result.success is not None else result.score >= 0.5
+            count[0] += success
             count[1] += 1
+            outcomes[key].append((result.sample, success))
         about.setdefault(key, result)
     found: dict[str, list[Tried]] = defaultdict(list)
     for key in sorted(counts):
-        found[key[0]].append(Tried(key[1], about[key].kind, _groups(about[key]), *counts[key]))
+        first = about[key]
+        scenario, rated = (_tagged(first, prefix) for prefix in (SCENARIO, RATED))
+        found[key[0]].append(
+            Tried(
+                key[1],
+                first.kind,
+                _groups(first),
+                *counts[key],
+                scenario=scenario,
+                rated=rated,
+                outcomes=tuple(outcomes[key]) if scenario else (),
+            )
+        )
     return dict(found)
+
+
+def _tagged(result: Result, prefix: str) -> str:
+    return next((tag.removeprefix(prefix) for tag in result.tags if tag.startswith(prefix)), "")
 
 
 def _groups(result: Result) -> tuple[tuple[str, str], ...]:
     pairs = [("overall", "all"), ("kind", result.kind or UNKNOWN), ("split", result.split or UNKNOWN)]
     difficulty = result.task.difficulty if result.task else None
     pairs.append(("difficulty", _band(difficulty)))
-    return (*pairs, *(("tag", tag) for tag in result.tags))
+    return (*pairs, *(("tag", tag) for tag in result.tags if not tag.startswith(SCENARIO)))
 
 
 def _band(difficulty: Difficulty | None) -> str:
@@ -185,6 +215,34 @@ def evaluate(
         if grouping in ("overall", "base") or named != [UNKNOWN]:
             for group in named:
                 yield _one(policy, grouping, group, members[grouping, group], over, against)
+        if grouping == "overall":
+            yield from _goal_completion(policy, [task for task in tasks if task.scenario])
+
+
+def _goal_completion(policy: str, tasks: Sequence[Tried]) -> Iterator[Evaluation]:
+    """AppWorld's task and scenario goal completion, of all tasks and by its own difficulty."""
+    rated = sorted({task.rated for task in tasks if task.rated})
+    chosen = [
+        ("all", list(tasks)),
+        *((f"difficulty {level}", [t for t in tasks if t.rated == level]) for level in rated),
+    ]
+    for group, members in chosen if tasks else ():
+        yield _one(policy, "tgc", group, members, "tasks", None)
+        yield _one(policy, "sgc", group, [_scenario(name, members) for name in _scenarios(members)], "tasks", None)
+
+
+def _scenarios(tasks: Sequence[Tried]) -> list[str]:
+    return sorted({task.scenario for task in tasks})
+
+
+def _scenario(name: str, tasks: Sequence[Tried]) -> Tried:
+    """A scenario as if it were a task: a sample counts where all of its tasks have an outcome, and succeeds where all do."""
+    parts = [task for task in tasks if task.scenario == name]
+    samples: dict[int, list[bool]] = defaultdict(list)
+    for sample, success in (outcome for task in parts for outcome in task.outcomes):
+        samples[sample].append(success)
+    whole = [results for results in samples.values() if len(results) == len(parts)]
+    return Tried(name, "", (), sum(all(results) for results in whole), len(whole), sum(task.masked for task in parts))
 
 
 def _one(

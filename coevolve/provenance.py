@@ -151,6 +151,11 @@ def _words_of(path: tuple) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
+def alike(a: tuple, b: tuple) -> bool:
+    """Whether the last names on two paths agree, as `receiver_email` and `email` do."""
+    return _agree(_words_of(a), _words_of(b))
+
+
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     """One name ends with the other: `ticket_id` and `id`."""
     short, long = sorted((a, b), key=len)

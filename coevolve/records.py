@@ -92,7 +92,8 @@ class Verifier(Struct, frozen=True):
 class Origin(Struct, frozen=True):
     """Where a task came from."""
 
-    kind: Literal["environment", "synthesis"] = "environment"
+    kind: Literal["environment", "synthesis", "import"] = "environment"
+    """`import`: from files of a benchmark's format that say nothing of their making."""
     iteration: int = 0
     mode: str | None = None
     """Exploration mode: guided, random, curious, coverage."""

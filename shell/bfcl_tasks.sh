@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Synthetic multi-turn tasks for BFCL, from nothing but a seed; no model, half a minute on two cores.
+# Synthetic multi-turn tasks for BFCL, from nothing but a seed; no model, a minute or so (70 s on two busy cores).
 #
 #   shell/bfcl_tasks.sh [SEED] [EPISODES] > tasks.jsonl      SEED 1, 150 episodes: over 500 validated tasks of 1 to 5 turns
 #

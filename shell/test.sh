@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# All tests, from nothing: installs what they need, the bfcl environments included, then runs pytest.
+# All tests, from nothing: installs what they need, the benchmarks' environments included, then runs pytest.
 #   shell/test.sh                     everything that CI runs
 #   shell/test.sh -m slow             what takes minutes
 #   shell/test.sh tests/signals -x    anything else goes to pytest
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-install local,models,serve,dev
-coevolve env install bfcl
-coevolve env install bfcl-official
+install local,models,serve,verl-cpu,dev
+for environment in bfcl bfcl-official appworld; do
+    coevolve env install "$environment"
+done
+required=bfcl,official,appworld,torch,serve
+# verl has no release for Python 3.13 and later.
+python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' && required=$required,verl
 cd "$ROOT"
-COEVOLVE_REQUIRE=bfcl,official,torch,serve exec python -m pytest -q "$@"
+COEVOLVE_REQUIRE=$required exec python -m pytest -q "$@"

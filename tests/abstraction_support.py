@@ -1,6 +1,7 @@
 """Explorations made for tests, and the shop list as a worker."""
 
 import random
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,9 +11,9 @@ TESTS = Path(__file__).parent
 SHOP = f"{sys.executable} {TESTS / 'shop_list.py'}"
 
 
-def variant(name):
+def variant(name, *words):
     """The command of a shop list with one thing changed (`shop_variants.py`)."""
-    return f"{sys.executable} {TESTS / 'shop_variants.py'} {name}"
+    return shlex.join([sys.executable, str(TESTS / "shop_variants.py"), name, *words])
 
 
 def execute(pool, start, calls, mode="random"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -49,15 +50,17 @@ def _missing(what: str, reason: str) -> None:
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest):
     """Skips a test whose environment (marker) is not installed, unless COEVOLVE_REQUIRE demands it."""
-    for marker, name in (("bfcl", "bfcl"), ("official", "bfcl-official")):
+    for marker, name in (("bfcl", "bfcl"), ("official", "bfcl-official"), ("appworld", "appworld")):
         if request.node.get_closest_marker(marker) and not _installed(name):
             _missing(marker, f"run: coevolve env install {name}")
+    if request.node.get_closest_marker("verl") and importlib.util.find_spec("verl") is None:
+        _missing("verl", "run: pip install -e '.[local,verl-cpu]'")
 
 
 def _installed(name: str) -> bool:
-    from coevolve.environments.install import installed
+    from coevolve.environments.install import RECIPES, installed
 
-    return installed(name)
+    return name in RECIPES and installed(name)
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +69,7 @@ def served(tmp_path_factory: pytest.TempPathFactory):
     import real_server
 
     if gone := real_server.missing():
-        _missing("serve", f"run: pip install 'coevolve[serve]' ({', '.join(gone)} missing)")
+        _missing("serve", f"run: pip install -e '.[serve]' ({', '.join(gone)} missing)")
     import tiny_models
 
     folder = tmp_path_factory.mktemp("served")

@@ -13,6 +13,8 @@ TOOLS = [
     {"name": "pay", "description": "Pay an amount", "parameters": AMOUNT},
     {"name": "show", "description": "Show the list", "parameters": {"type": "object"}, "read_only": True},
 ]
+for tool in TOOLS:  # a benchmark's own documents, as the official prompts show them
+    tool["document"] = {name: tool[name] for name in ("name", "description", "parameters")}
 PRICES = {"tea": 31, "bread": 24, "milk": 17}
 COUNT = sys.argv[1] if len(sys.argv) > 1 else None
 

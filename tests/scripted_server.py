@@ -121,6 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == Fault():
             owner.sent()
 
+    def do_GET(self) -> None:
+        """The list of models, which is empty: enough to see that somebody answers."""
+        self._send(Fault(), b'{"object": "list", "data": []}')
+
     def _send(self, fault: Fault, body: bytes) -> None:
         self.send_response(fault.status)
         for name, value in {**fault.headers, "Content-Type": "application/json"}.items():

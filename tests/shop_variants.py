@@ -115,6 +115,7 @@ VARIANTS = {
     "ticking": ticking,
     "dear": priced(lambda shown: {"price": 2 * shown["price"]}),
     "preaching": priced(lambda shown: shown | {"note": ORDERS}),
+    "saying": priced(lambda shown: shown | {"note": sys.argv[2]}),
     "hushed": priced(lambda shown: shown | {"note": "fresh from the farm"}),
     "numbered": numbered,
     "slow": slow,

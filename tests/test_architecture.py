@@ -18,10 +18,11 @@ FLOORS = [
     {"jsonl", "runs"},
     {"environments", "models"},
     {"agents"},
-    {"evaluation", "bfcl"},
+    {"evaluation", "bfcl", "doctor"},
     {"signals", "exploration", "abstraction", "validation", "merging", "training", "reporting"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+POLICY_CODE = "_appworld_cell.py"
 GROUND = 2  # rooms of the two lowest floors may use one another
 SOURCES = sorted(p for folder in ("coevolve", "cli") for p in (ROOT / folder).rglob("*.py"))
 
@@ -66,10 +67,11 @@ def test_no_import_runs_upward_or_sideways(path: Path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_nothing_is_evaluated_or_swallowed(path: Path):
-    """No eval, no exec, no bare except, no broad except that passes over the error."""
+    """No eval, no exec but of a policy's own cells in its own process, no bare except, no broad except that passes over the error."""
+    banned = {"eval"} if path.name == POLICY_CODE else {"eval", "exec"}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"eval", "exec"}, f"line {node.lineno}"
+            assert node.func.id not in banned, f"line {node.lineno}"
         if isinstance(node, ast.ExceptHandler):
             wide = node.type is None or (
                 isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}

@@ -144,28 +144,58 @@ def test_a_budget_stops_and_resumes(coevolve, tmp_path):
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_killed_anywhere_the_output_is_the_same(coevolve, tmp_path, capsys):
-    """kill -9 at random moments of explore and abstract: equal bytes, and at most the calls in flight are paid again."""
-    rng, concurrency = random.Random("kill"), 4
-    explore = ["explore", "--env", "desk", "--mode", "curious", "--episodes", "8", "--steps", "15", *MODEL]
+CONCURRENCY = 4
+STAGES = (
+    ("e", ["explore", "--env", "desk", "--mode", "curious", "--episodes", "6", "--steps", "15", *MODEL]),
+    ("c", ["abstract", "e", *MODEL]),
+    ("v", ["validate", "c", *SOLVER]),
+)
+
+
+def stage(folder: Path, server: ScriptedServer, name: str, words: list[str]) -> list[str]:
+    """A stage's command line; its input and its output are in the folder, and so is its journal."""
+    given = [str(folder / word) if word in "ec" else word for word in words]
+    at = ["--base-url", server.url, "--concurrency", str(CONCURRENCY), "--journal", str(folder / "journal")]
+    return [*given, *at, "-o", str(folder / name)]
+
+
+@pytest.mark.parametrize("least", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_anywhere_the_output_is_the_same(coevolve, tmp_path, capsys, least):
+    """kill -9 at random moments of explore, abstract and validate by an agent: equal bytes, and at most the calls in flight
+    are paid again."""
+    rng, kills, answered = random.Random(f"kill-{least}"), {}, {}
+    quiet, loud = tmp_path / "quiet", tmp_path / "loud"
     with ScriptedServer(competent, latency=0.01) as server:
-        at = ["--base-url", server.url, "--concurrency", str(concurrency)]
-        coevolve(*explore, *at, "--journal", tmp_path / "j", "-o", tmp_path / "e.jsonl")
-        coevolve("abstract", tmp_path / "e.jsonl", *MODEL, *at, "--journal", tmp_path / "j", "-o", tmp_path / "t.jsonl")
-        needed, kills = len(server.requests), 0
-        at += ["--journal", str(tmp_path / "k")]
-        for command, whole_, out in (
-            (explore, "e.jsonl", "e.again"),
-            (["abstract", str(tmp_path / "e.again"), *MODEL], "t.jsonl", "t.again"),
-        ):
-            for _ in range(4):
-                kills += killed([*command, *at, "-o", str(tmp_path / out)], server, rng.randrange(1, 25))
-            coevolve(*command, *at, "-o", tmp_path / out)
-            assert (tmp_path / out).read_bytes() == (tmp_path / whole_).read_bytes()
-        paid = len(server.requests) - needed
+        for folder in (quiet, loud):
+            folder.mkdir()
+            for name, words in STAGES:
+                before = len(server.requests)
+                command = stage(folder, server, name, words)
+                if folder is loud:
+                    kills[name] = killed_often(command, server, rng, share(least, name, kills), answered[name])
+                coevolve(*command)
+                answered[name] = len(server.requests) - before - (answered[name] if folder is loud else 0)
+    whole, again = ({name: (folder / name).read_bytes() for name, _ in STAGES} for folder in (quiet, loud))
     with capsys.disabled():
-        print(f"\n{kills} kills: {paid} calls paid, {needed} needed")
-    assert kills >= 4 and needed <= paid <= needed + kills * concurrency
+        print(f"\n{sum(kills.values())} kills {kills}; calls paid twice {answered}")
+    assert whole == again and all(whole.values())
+    assert sum(kills.values()) >= least and all(kills.values())
+    assert all(0 <= answered[name] <= kills[name] * CONCURRENCY for name in kills)
+
+
+def share(least: int, name: str, kills: dict[str, int]) -> int:
+    """How many kills a stage takes: those that are missing, shared with the stages to come."""
+    to_come = len(STAGES) - [stage for stage, _ in STAGES].index(name)
+    return -(-(least - sum(kills.values())) // to_come)
+
+
+def killed_often(command: list[str], server: ScriptedServer, rng: random.Random, times: int, needed: int) -> int:
+    """Kills a command so often, at random moments while it has still calls to make or its output to write."""
+    kills, before = 0, len(server.requests)
+    for left in range(times, 0, -1):
+        still = max(1, needed - (len(server.requests) - before))
+        kills += killed(command, server, rng.randrange(0, max(1, still // left)))
+    return kills
 
 
 def killed(command: list[str], server: ScriptedServer, after: int) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,32 @@ def test_every_stage_leaves_its_file(whole):
     assert [line.split()[0] for line in report.splitlines()] == ["iteration", "1", "2"]
 
 
+def lend(whole: Path, run: Path, *iterations: str) -> None:
+    """Puts iterations' rollouts where a run finds them, so that it does not train again what `whole` trained."""
+    for name in iterations:
+        (run / "iterations" / name).mkdir(parents=True)
+        shutil.copy(whole / "iterations" / name / "rollouts.jsonl", run / "iterations" / name)
+
+
+def test_killed_in_each_part_it_ends_the_same(whole, tmp_path, model, env):
+    """kill -9 of everything while it explores, trains and makes new tasks: the same bytes as the undisturbed run."""
+    run = tmp_path / "a run"
+    lend(whole[0], run, "002")
+    for begun in ("initial/*.journal", "config.json", "iterations/001/candidates.jsonl", None):
+        process = subprocess.Popen(
+            arguments(run, model), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        while begun and not list(run.glob(begun)):
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.02)
+        if begun:
+            os.killpg(process.pid, signal.SIGKILL)
+        _, error = process.communicate()
+    assert process.returncode == 0, error
+    assert outputs(run) == outputs(whole[0])
+
+
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_the_same(whole, tmp_path, model, env):
     """kill -9 of everything after ever longer times, until it gets through: the same bytes as the undisturbed run."""
     run, kills = tmp_path / "a run", 0
@@ -85,14 +113,52 @@ def test_killed_again_and_again_it_ends_the_same(whole, tmp_path, model, env):
     assert outputs(run) == outputs(whole[0])
 
 
+def test_ablations(whole, tmp_path, model, env):
+    """New tasks without a verdict enter the set, signals left out do not occur, held-out tasks stay out."""
+    run, (first, _) = tmp_path / "run", whole
+    lend(first, run, "001", "002")
+    (held_out := tmp_path / "held_out.jsonl").write_bytes((first / "tasks.jsonl").read_bytes())
+    ablation = (
+        "--no-validation",
+        "--without",
+        "unexplored,boundary",
+        "--tasks",
+        str(held_out),
+        "--exclude",
+        str(held_out),
+    )
+    result = subprocess.run(arguments(run, model, *ablation), env=env, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    found, before = outputs(run), outputs(first)
+    assert not {"iterations/001/valid.jsonl", "iterations/001/verdicts.jsonl"} & set(found)
+    assert b'"kind":"unexplored"' in before["iterations/001/signals.jsonl"]
+    assert b'"kind":"unexplored"' not in found["iterations/001/signals.jsonl"]
+    old, new = (found[f"iterations/00{i}/tasks.jsonl"].splitlines() for i in (1, 2))
+    assert new[: len(old)] == old == found["tasks.jsonl"].splitlines()
+    assert len(new) > len(old) and not any(b'"validity":{' in line for line in new[len(old) :])
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--steps", "2"], "begun with other arguments"),
         (["--steps", "abc"], "not a positive number"),
+        (["--steps", "08"], "not a positive number"),
+        (["--seed", "x"], "--seed takes a whole number"),
         (["--tasks", "/nowhere.jsonl"], "no such file"),
         (["--arm", "nothing"], "usage:"),
         (["--model", "/nowhere"], "no model in"),
+        (["--backend", "tpu"], "usage:"),
+        (["--backend", "verl"], "--backend verl needs --preset"),
+        (["--preset", "qwen3-4b"], "--preset needs --backend verl"),
+        (["--without", "rare", "--arm", "coverage"], "--without needs --arm guided"),
+        (["--solver"], "--solver needs a model"),
+        (["--explorer", "server"], "--explorer server needs --explorer-model"),
+        (["--explorer", "api", "--explorer-model", "m"], "--explorer api needs --base-url"),
+        (["--explorer-model", "m"], "--explorer-model needs --explorer server or api"),
+        (["--base-url", "http://127.0.0.1:9/v1"], "--base-url needs --explorer api"),
+        (["--without", "rare"], "begun with other arguments"),
+        (["--no-validation"], "begun with other arguments"),
     ],
 )
 def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: str):
@@ -101,3 +167,64 @@ def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: 
     result = subprocess.run(arguments(whole[0], model, *more), env=env, capture_output=True, text=True)
     assert result.returncode == 2 and said in result.stderr
     assert outputs(whole[0]) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--train", "--samples 1"], 2, "--samples"),
+        (["--train", "-- trainer.nnodes=2"], 2, "they need --backend verl"),
+        (["--model", "no/model"], 2, "no model no/model"),
+        (["--without", "boredom"], 2, "no kind 'boredom'"),
+        (["--config", "[abstract]\nwriters = 3"], 2, "unknown key 'writers'"),
+        (["--env", "nowhere"], 2, "no environment and no program"),
+        (["--explorer", "server", "--explorer-model", "m"], 69, "the server of m ended"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_arguments_that_a_stage_refuses_leave_no_run(tmp_path, model, env, more: list[str], code: int, said: str):
+    """They are refused before D_0 is made, and RUN takes others."""
+    if more[0] == "--config":
+        (config := tmp_path / "config.toml").write_text(more[1])
+        more = ["--config", str(config)]
+    (tools := tmp_path / "bin").mkdir()
+    (tools / "vllm").symlink_to(shutil.which("false"))
+    env = {**env, "PATH": f"{tools}:{env['PATH']}", "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    run = tmp_path / "a run"
+    result = subprocess.run(arguments(run, model, *more), env=env, capture_output=True, text=True)
+    assert result.returncode == code and said in result.stderr
+    assert not (run / "settings").exists() and not list(run.glob("**/*.jsonl"))
+
+
+@pytest.mark.verl
+@pytest.mark.parametrize(
+    ("preset", "train", "said"),
+    [
+        ("qwen3", "", "no preset 'qwen3'"),
+        pytest.param("cpu", "-- trainer.nosuch=1", "trainer.nosuch", marks=pytest.mark.slow),
+    ],
+)
+def test_arguments_that_verl_refuses_leave_no_run(tmp_path, model, env, preset: str, train: str, said: str):
+    """The preset and each override are verl's own to check, and are checked before D_0 is made."""
+    run = tmp_path / "a run"
+    flags = ["--backend", "verl", "--preset", preset, "--train", train]
+    result = subprocess.run(arguments(run, model, *flags), env=env, capture_output=True, text=True)
+    assert result.returncode == 2 and said in result.stderr, result.stderr
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(("stop", "told"), [("exit 0", False), ("exit 1", True)])
+def test_a_trainer_that_was_not_stopped_is_told(tmp_path, model, env, stop: str, told: bool):
+    """And one that was stopped is not, whatever ended the loop."""
+    (tools := tmp_path / "bin").mkdir()
+    (tools / "coevolve").write_text(
+        f'#!/usr/bin/env bash\n[ "$2" != --dry-run ] || exit 0\n[[ "$*" != *--stop ]] || {stop}\nexit 1\n'
+    )
+    (tools / "coevolve").chmod(0o755)
+    flags = ["--backend", "verl", "--preset", "cpu"]
+    result = subprocess.run(
+        arguments(tmp_path / "run", model, *flags), env={**env, "PATH": f"{tools}:{env['PATH']}"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert ("was not stopped" in result.stderr) == told

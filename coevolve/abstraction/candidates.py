@@ -2,24 +2,29 @@
 
 Each goal is minimised and must be something a user asks for; goals are then joined to conversations of at most `max_goals` turns,
 a goal that uses what an earlier one did first of all. The joined calls are minimised again, put in the order of the conversation,
-executed once more in that form, and written. What gives no task is a `Reject`.
+executed once more in that form, and written. Where actions are code, the calls become one program and the turns one request, and
+the program is executed once more, and once with its changes in reverse order, which has to come to the same. What gives no task is a
+`Reject`.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from coevolve.abstraction.code_writer import Unwritable, check_apart, one_request, write
 from coevolve.abstraction.goals import EnvironmentFault, Slice, bind, find, minimise
 from coevolve.abstraction.grounding import Trace, trace
 from coevolve.abstraction.turns import Turn, compose
 from coevolve.abstraction.writers import Unsayable, Writer
+from coevolve.agents.code_order import reordered
 from coevolve.environments.client import Fault, Pool
+from coevolve.environments.protocol import Description, Result, Tool
 from coevolve.environments.replay import Episode, Job, Work, outcome, together
-from coevolve.records import Exploration, Lineage, Origin, Task, Verifier, task_id
+from coevolve.records import Action, Call, Exploration, Lineage, Origin, Task, Verifier, task_id
 
 FAULT = "environment"
 REFUSED = "refused_start"
@@ -48,6 +53,13 @@ class Found(Struct, frozen=True):
 def reason_of(fault: Fault) -> str:
     """Why an exploration whose start cannot be opened gives no task: the environment refuses it, or has a fault."""
     return REFUSED if fault.kind == "bad_request" else FAULT
+
+
+def tags(description: Description, tools: Mapping[str, Tool], solution: Sequence[Sequence[Action]]) -> list[str]:
+    """The apps whose tools a solution calls, where the environment tags its own tasks so."""
+    if not description.app_tags:
+        return []
+    return sorted({tools[call.tool].app for turn in solution for call in turn if isinstance(call, Call)})
 
 
 class _Request(Struct, frozen=True):
@@ -86,6 +98,9 @@ class _Candidates:
             self._reject("unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", "")
         singles = yield from together([self._single(goal) for goal in goals])
         requests = yield from self._joined([single for single in singles if single], most)
+        if self._description.actions == "code":
+            tasks = yield from together([self._coded(request) for request in requests])
+            return Found([task for task in tasks if task], self._rejects)
         return Found([self._task(request) for request in requests], self._rejects)
 
     def _single(self, goal: int) -> Work[_Request | None]:
@@ -108,17 +123,27 @@ class _Candidates:
             return "too_many_goals"
         if self._too_long(turns):
             return "too_many_steps"
-        done = yield from bind(self._trace, [turn.calls for turn in turns])
-        if done is None:
-            return "not_reproduced"
-        found = found._replace(calls=done[0], results=done[1])
+        if not self._executed(found, turns):
+            done = yield from bind(self._trace, [turn.calls for turn in turns])
+            if done is None:
+                return "not_reproduced"
+            found = found._replace(calls=done[0], results=done[1])
         if any(not self._reached(found, turn) for turn in turns):
             return "turn_without_effect"
         writer = Writer(self._trace, self._tools, found, self._rng)
         try:
-            return _Request(found, turns, [writer.request(turn) for turn in turns], self._kind(found, turns, writer))
-        except Unsayable as reason:
+            query = [writer.request(turn) for turn in turns]
+            if self._description.actions == "code":
+                check_apart(self._trace, found, turns)
+                self._program(found, turns, query)
+            return _Request(found, turns, query, self._kind(found, turns, writer))
+        except (Unsayable, Unwritable) as reason:
             return str(reason)
+
+    def _executed(self, found: Slice, turns: Sequence[Turn]) -> bool:
+        """Whether the slice was executed in just this form: one turn, or, where turns become one program, the same order."""
+        code = self._description.actions == "code"
+        return (code or len(turns) == 1) and [i for turn in turns for i in turn.calls] == list(found.calls)
 
     def _too_long(self, turns: Sequence[Turn]) -> bool:
         limits, lengths = self._description.limits, [len(turn.calls) for turn in turns]
@@ -164,22 +189,49 @@ class _Candidates:
                 return number, longer
         return None, None
 
+    def _program(self, found: Slice, turns: Sequence[Turn], query: Sequence[str]) -> str:
+        return write(self._trace, self._tools, found, turns, query, self._description.code)
+
+    def _coded(self, request: _Request) -> Work[Task | None]:
+        """The request as a task of code, executed as it stands; None, with a reject, where the code does not do it."""
+        query, program = [one_request(request.query)], self._program(request.found, request.turns, request.query)
+        (episode,) = yield [Job(self._exploration.start, [[program]])]
+        if isinstance(episode, Fault):
+            raise EnvironmentFault(episode.message)
+        if episode.failure or not episode.flat[0].effects:
+            self._rejects.append(Reject(self._exploration.id, "code_fails", request.kind, program, query))
+            return None
+        task = self._made(request.kind, query, [[program]], episode.results)
+        other = reordered(program, self._tools, self._description.code.ends)
+        (again,) = yield [Job(task.start, [[other or program]], task)]
+        if isinstance(again, Fault):
+            raise EnvironmentFault(again.message)
+        if not again.graded.success:
+            self._rejects.append(Reject(self._exploration.id, "order", request.kind, other or program, query))
+            return None
+        return task
+
     def _task(self, request: _Request) -> Task:
-        exploration, found, verifier = self._exploration, request.found, Verifier("state")
+        found = request.found
         solution = [[found.calls[index] for index in turn.calls] for turn in request.turns]
         results = [[found.results[index] for index in turn.calls] for turn in request.turns]
+        return self._made(request.kind, request.query, solution, results)
+
+    def _made(self, kind: str, query: list[str], solution: list[list[Action]], results: list[list[Result]]) -> Task:
+        exploration, verifier = self._exploration, Verifier("state")
         job = Job(exploration.start, solution)
         signal = exploration.context.signal
         return Task(
-            id=task_id(exploration.env, exploration.start, request.query, solution, verifier),
+            id=task_id(exploration.env, exploration.start, query, solution, verifier),
             env=exploration.env,
             env_version=self._description.version,
-            kind=request.kind,
+            kind=kind,
+            tags=tags(self._description, self._tools, solution),
             effects=outcome(self._tools, job, Episode(self._trace.opened, results)),
             origin=Origin("synthesis", exploration.iteration, exploration.mode, exploration.context.signal_kind),
             lineage=Lineage([signal] if signal else [], [exploration.id], list(exploration.rollouts)),
             verifier=verifier,
-            query=request.query,
+            query=query,
             solution=solution,
             start=exploration.start,
         )

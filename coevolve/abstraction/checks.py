@@ -4,17 +4,18 @@
 |---|---|
 | `low_confidence`, `no_such_exploration`, `empty` | says so itself |
 | `too_many_goals`, `too_many_steps`, `too_long` | is more than the environment or a user bears |
-| `names_tool` | has a tool's or a parameter's name in the query |
+| `third_person` | talks about the user instead of as the user |
+| `names_tool` | has a tool's or a parameter's name in the query (`tool_names`) |
 | `fabricated` | repeats a step that was not executed like this |
 | `failed_step`, `out_of_order` | repeats a step that failed, or not in the executed order |
 | `unknown_tool` | composes a call of a tool that the session does not offer |
 | `not_reproduced` | has a call that fails in a fresh session |
-| `unseen_literal` | has an argument that is in no query so far, not in the start state, and in no earlier observation |
+| `unseen_literal` | has an argument that no query so far says and no earlier observation shows (`literals`) |
 | `unknowable` | has an identifier in the query that the user could not know |
 | `turn_without_effect` | has a turn that neither changes the state nor has a compared response |
 
 Arguments that an earlier step of the solution gave are taken from the execution in the fresh session, so that a step left out may
-renumber what comes after it. Code is executed character by character; its literals are its own.
+renumber what comes after it. Code is executed character by character.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from typing import Any, NamedTuple
 
 from coevolve.abstraction.goals import EnvironmentFault, bind
 from coevolve.abstraction.grounding import Trace
+from coevolve.abstraction.literals import unseen
 from coevolve.abstraction.proposals import Proposal, ProposedAction
+from coevolve.abstraction.tool_names import named_tool
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Opened, Result, Tool
 from coevolve.environments.replay import Job, Work, checked_responses
-from coevolve.environments.said import mentions, said
-from coevolve.provenance import at, identity, output, sources
+from coevolve.environments.said import mentions
+from coevolve.provenance import output, sources
 from coevolve.records import (
     Action,
     Call,
@@ -41,9 +44,15 @@ from coevolve.records import (
 
 LONGEST = 1200
 """Characters of one user turn."""
-_IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 _KEY = re.compile(r"(?:^|[a-z]|_)(?:id|ids|Id|ID|uuid|token|Token)$")
 _CODE_LIKE = re.compile(r"[A-Z]{1,5}[-_]?\d{3,}[A-Z0-9-]*|(?=.*\d)(?=.*[a-f])[0-9a-f]{8,}")
+_THIRD_PERSON = re.compile(
+    r"(?:^|[.!?\n]\s*|[\"'])(?:the|this|a|our)\s+user\s+(?:also\s+|now\s+)?"
+    r"(?:wants?|wanted|needs?|asks?|asked|requests?|wish(?:es)?|would|likes?|is|has|should|must|may|prefers?|plans?)\b"
+    r"|^\s*user\s*:",
+    re.IGNORECASE,
+)
+_SHORT_CODE = re.compile(r"(?<!\w)(?=\w{2,3}(?!\w))[A-Za-z]+\d+(?!\w)")
 SHORT = 4
 """An identifier shorter than this is one only where the solution uses it as one."""
 
@@ -75,19 +84,11 @@ def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
     for turn in proposal.turns:
         if len(turn.query) > LONGEST:
             raise Ungrounded("too_long", f"{len(turn.query)} characters")
+        if found := _THIRD_PERSON.search(turn.query):
+            raise Ungrounded("third_person", found[0].strip())
         name = named_tool(turn.query, pool.tools, opened.tools or list(pool.tools))
         if name:
             raise Ungrounded("names_tool", name)
-
-
-def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> str | None:
-    """A tool's or a parameter's name in a text; a plain word only where it is written as a call or called a tool."""
-    parameters = {name for tool in tools.values() for name in tool.parameters.get("properties", {})}
-    for name in [*offered, *sorted(name for name in parameters if "_" in name)]:
-        called = rf"{re.escape(name)}\(|`{re.escape(name)}`|\b{re.escape(name)}\s+(?:tool|function|command|API)\b"
-        if (_IDENTIFIER.search(name) and mentions(text, name)) or re.search(rf"(?<![\w.]){called}", text):
-            return name
-    return None
 
 
 def source(proposed: ProposedAction, exploration: Exploration, pool: Pool, opened: Opened) -> tuple[int | None, Step]:
@@ -165,23 +166,18 @@ def _run_code(exploration: Exploration, turns: list[list[tuple[int | None, Step]
 
 
 def check_literals(executed: Executed, queries: Sequence[str], opened: Opened, tools: Mapping[str, Tool]) -> None:
-    start = {identity(value) for value in scalars(list(opened.values.values()))}
-    apps = {name: tool.app for name, tool in tools.items()}
-    for step, found in zip(executed.steps, sources(executed.steps, apps), strict=True):
-        text = "\n".join([*queries[: step.turn + 1], opened.observation])
-        for path, source in found.items():
-            value = at(step.action.arguments, path)
-            free = value is None or isinstance(value, bool) or value in ([], {}) or identity(value) in start
-            known = free or source.step is not None
-            if not known and not said(step.action.arguments, path, tools[step.action.tool], text):
-                name = ".".join([step.action.tool, *map(str, path)])
-                raise Ungrounded("unseen_literal", f"{name} = {canonical(value).decode()[:200]}")
+    """A solver that has only the queries can find every value of the solution (`literals`)."""
+    for _, name, value in unseen(executed.steps, queries, opened.observation, tools):
+        raise Ungrounded("unseen_literal", f"{name} = {canonical(value).decode()[:200]}")
 
 
 def check_knowable(executed: Executed, queries: Sequence[str], exploration: Exploration, opened: Opened) -> None:
     """Identifiers that only an observation shows do not belong into a query."""
     text = "\n".join(queries)
     user = {str(value) for value in scalars(list(opened.values.values()))}
+    for code in _SHORT_CODE.findall(text):
+        if code not in user and _only_observed(code, exploration, opened):
+            raise Ungrounded("unknowable", f"text {code}")
     calls = [step.action.arguments for step in executed.steps if isinstance(step.action, Call)]
     used = {str(value) for arguments in calls for key, value in _named(arguments, "") if _KEY.search(key)}
     for step in exploration.steps:
@@ -191,6 +187,18 @@ def check_knowable(executed: Executed, queries: Sequence[str], exploration: Expl
                 continue
             if (len(form) >= SHORT or form in used) and mentions(text, form) and not mentions(opened.observation, form):
                 raise Ungrounded("unknowable", f"{key or 'text'} {form[:80]}")
+
+
+def _only_observed(code: str, exploration: Exploration, opened: Opened) -> bool:
+    """Whether the environment said it before the actor did."""
+    if mentions(opened.observation, code):
+        return False
+    for step in exploration.steps:
+        if mentions(canonical(step.action).decode(), code):
+            return False
+        if mentions(step.observation, code):
+            return True
+    return False
 
 
 def _named(value: Any, key: str) -> Iterator[tuple[str, Any]]:

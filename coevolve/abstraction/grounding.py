@@ -7,21 +7,25 @@ and the problem, if some argument can neither be said nor referred to:
 - `unknowable`: the value first appeared in an output, no phrase refers to that output, and the user does not know it either.
 
 In an environment with words of its own, no single item of a list is referred to (a request says all items, or refers to the whole
-list at once), and a `literal` parameter never is.
+list at once), and a `literal` parameter never is. A row's identifier is referred to by the row's name (`Language.rows`), where a
+parameter of that name is wanted.
 
 What the actor made up (a text, a number) and what the start state's `values` or the schema's enum hold can be said.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coevolve.environments.protocol import Opened, Tool
-from coevolve.provenance import Source, at, identity, output, sources
+from coevolve.provenance import Source, alike, at, identity, output, sources
 from coevolve.records import Call, Exploration, Start, Step
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+ROW_SLOT = re.compile(r"\{([\w.]+)\}")
+"""A slot of a phrase over a row: a key of it, or a path of keys."""
 
 
 class Trace(NamedTuple):
@@ -37,11 +41,17 @@ class Trace(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A phrase for a part of an output: a template over the arguments of the call that gave it."""
+    """A phrase for a part of an output: a template over the arguments of the call that gave it, or over the row it is in."""
 
     template: str
     bare: bool
-    """Only the value of an argument, like the name behind an id: a key look-up."""
+    """Only the value of an argument, like the name behind an id, or the name of a row: a key look-up."""
+    row: tuple | None = None
+    """Path to the object whose keys the template has as slots."""
+
+    @property
+    def names_row(self) -> bool:
+        return self.bare and self.row is not None
 
 
 def trace(exploration: Exploration, opened: Opened, tools: Mapping[str, Tool]) -> Trace:
@@ -82,11 +92,17 @@ def _ground(
     known = _known(tool, path, value, opened)
     if source.step is not None:
         spoken = (tool.language is None and known) or _literal(tool, path)
-        if not spoken and reference(tools, steps[source.step], source.path, tool.app):
+        phrase = None if spoken else reference(tools, steps[source.step], source.path, tool.app)
+        if phrase and (alike(path, source.path) or not (phrase.names_row or _identifies(phrase, path))):
             return source, None
         return None, None if known else "unknowable"
     only = tool.language is not None and path[0] in tool.language.lookup_only
     return None, "lookup_only" if only and not known else None
+
+
+def _identifies(phrase: Reference, path: tuple) -> bool:
+    """Whether a fact of some row would have to stand for the identifier of another."""
+    return phrase.row is not None and str(path[0]).endswith("_id")
 
 
 def _literal(tool: Tool, path: tuple) -> bool:
@@ -112,6 +128,8 @@ def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> R
     tool = tools.get(step.action.tool)
     if tool is None:
         return None
+    if row := _row(tool, step, path):
+        return row
     names = [key for key in path if isinstance(key, str)]
     places = [key for key in path if isinstance(key, int)]
     if len(places) > 1 or (places and places[0] >= len(ORDINALS)):
@@ -126,6 +144,28 @@ def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> R
         whole = at(output(step.observation), path[: path.index(places[0])])
         template = f"the {ORDINALS[places[0]] if len(whole) > 1 else 'only one'} of {template}"
     return Reference(template, bare)
+
+
+def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
+    """By the words of the row that the value is in; None where the language has none, or the row lacks them."""
+    key = path[-1] if path else None
+    if tool.language is None or not isinstance(key, str):
+        return None
+    template = tool.language.rows.get(key) or tool.language.facts.get(key)
+    if template is None or row_words(template, output(step.observation), path[:-1]) is None:
+        return None
+    return Reference(template, key in tool.language.rows, path[:-1])
+
+
+def row_words(template: str, told: Any, row: tuple) -> dict[str, str] | None:
+    """What the slots of a phrase over a row say, None where the row has no text for one of them."""
+    words = {}
+    for slot in ROW_SLOT.findall(template):
+        try:
+            words[slot] = at(told, (*row, *slot.split(".")))
+        except (KeyError, IndexError, TypeError):
+            return None
+    return words if all(isinstance(word, str) and word.strip() for word in words.values()) else None
 
 
 def _template(tool: Tool, call: Call, names: Sequence[str]) -> str | None:

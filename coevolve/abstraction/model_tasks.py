@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from coevolve.abstraction import checks
-from coevolve.abstraction.candidates import FAULT, Reject
+from coevolve.abstraction.candidates import FAULT, Reject, tags
 from coevolve.abstraction.checks import Executed, Ungrounded
 from coevolve.abstraction.goals import EnvironmentFault, asked_for
 from coevolve.abstraction.proposals import Proposal
@@ -66,6 +66,7 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
         env=exploration.env,
         env_version=pool.description.version,
         kind=kind(executed, query, pool.tools),
+        tags=tags(pool.description, pool.tools, executed.solution),
         effects=outcome(pool.tools, job, Episode(opened, executed.results)),
         origin=Origin("synthesis", exploration.iteration, exploration.mode, context.signal_kind),
         lineage=Lineage(

@@ -23,7 +23,7 @@ from coevolve.environments.losses import Losses
 from coevolve.environments.protocol import Opened
 from coevolve.environments.replay import Job, replay, run, together
 from coevolve.models.chat import BadReply, Full, Request
-from coevolve.models.prompts import load
+from coevolve.models.prompts import Prompt, load
 from coevolve.models.service import Models
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
@@ -74,9 +74,10 @@ def write(
     Raises Unreachable where every exploration is lost to faults of the environment; what the model's calls raise ends the stage.
     """
     journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
+    prompt = load("abstract", writer.prompts)
     known, groups = Known(), contexts(explorations)
     for begin in range(0, len(groups), CHUNK):
-        for found in _chunk(groups[begin : begin + CHUNK], environment, writer, journal, losses):
+        for found in _chunk(groups[begin : begin + CHUNK], environment, writer, prompt, journal, losses):
             yield from known.taken(found, reject)
 
 
@@ -97,6 +98,7 @@ def _chunk(
     chunk: list[list[Exploration]],
     environment: EnvironmentOf,
     writer: ModelWriter,
+    prompt: Prompt,
     journal: Journal,
     losses: Losses,
 ) -> list[Found]:
@@ -104,7 +106,7 @@ def _chunk(
     for env in sorted({group[0].env for group in chunk if done[_key(group)] is None}):
         missing = [group for group in chunk if group[0].env == env and done[_key(group)] is None]
         environment(env).compare([exploration.env_version for group in missing for exploration in group])
-        found = _written(missing, environment(env), writer)
+        found = _written(missing, environment(env), writer, prompt)
         for group, result in zip(missing, found, strict=True):
             done[_key(group)] = result
             if not any(rejected.reason in UNDECIDED for rejected in result.rejects):
@@ -112,10 +114,10 @@ def _chunk(
     return counted([done[_key(group)] for group in chunk], losses)
 
 
-def _written(groups: list[list[Exploration]], pool: Pool, writer: ModelWriter) -> list[Found]:
+def _written(groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: Prompt) -> list[Found]:
     """Asks for the proposals of all groups, then judges all of them in one batch."""
     opened = [_opened(group, pool) for group in groups]
-    answers = list(writer.models.each(zip(groups, opened, strict=True), lambda pair: _ask(*pair, pool, writer)))
+    answers = list(writer.models.each(zip(groups, opened, strict=True), lambda pair: _ask(*pair, pool, writer, prompt)))
     works, owners, rejects = [], [], [[] for _ in groups]
     for number, (group, state, answer) in enumerate(zip(groups, opened, answers, strict=True)):
         for item in answer:
@@ -137,7 +139,7 @@ def _opened(group: list[Exploration], pool: Pool) -> list[Opened] | Fault:
 
 
 async def _ask(
-    group: list[Exploration], opened: list[Opened] | Fault, pool: Pool, writer: ModelWriter
+    group: list[Exploration], opened: list[Opened] | Fault, pool: Pool, writer: ModelWriter, prompt: Prompt
 ) -> list[Proposal | Reject]:
     """The proposals for a context, and rejects in place of what is none."""
     first = group[0].id
@@ -146,7 +148,6 @@ async def _ask(
     if isinstance(opened, Fault):
         return [Reject(first, reason_of(opened), detail=opened.message)]
     request = Request(model=writer.model, messages=[], temperature=writer.temperature)
-    prompt = load("abstract", writer.prompts)
     try:
         found = await propose(
             writer.models,

@@ -3,7 +3,7 @@
 Slots hold given values as they are and observed ones as the phrase for the output they came from, recursively. Every argument of
 a clause must be said: by a slot, or by the tool's `optional` phrase; an argument that equals the schema's default may stay
 unsaid, unless the language says defaults too (`absent`). A phrase stands inside another one only at its end (the price of what the note names)
-or as a bare name, and nowhere if two outputs of the conversation differ in what it refers to. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
+or as a bare name, and nowhere if two outputs of the conversation differ in what it refers to, or if two rows have the name. A tool without language is asked for by its description. `Unsayable` carries the reason why there is no request.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coevolve.abstraction.goals import Slice
-from coevolve.abstraction.grounding import Reference, Trace, reference, sentence
+from coevolve.abstraction.grounding import ROW_SLOT, Reference, Trace, reference, row_words, sentence
 from coevolve.abstraction.turns import Turn
 from coevolve.environments.protocol import Language, Tool
 from coevolve.provenance import Source, at, identity, output
@@ -121,6 +121,8 @@ class Writer:
     def _phrase(self, index: int, path: tuple) -> str:
         source = self._trace.links[index][path]
         phrase = self._reference(index, source)
+        if phrase.row is not None:
+            return self._row_phrase(source, phrase)
         for name in _SLOT.findall(phrase.template):
             inner = self._trace.links[source.step].get((name,))
             if inner and not phrase.template.endswith(f"{{{name}}}") and not self._reference(source.step, inner).bare:
@@ -128,6 +130,18 @@ class Writer:
         if self._ambiguous(source, _SLOT.findall(phrase.template)):
             raise Unsayable("ambiguous_reference")
         return self._filled(source.step, phrase.template)
+
+    def _row_phrase(self, source: Source, phrase: Reference) -> str:
+        told = output(self._found.results[source.step].observation)
+        words = row_words(phrase.template, told, phrase.row)
+        if words is None:
+            raise Unsayable("unknowable")
+        key, meant = source.path[-1], identity(at(told, source.path))
+        observed = [*self._trace.steps, *self._found.results.values()]
+        rows = (row for one in observed if one.error is None for row in objects(output(one.observation)) if key in row)
+        if any(row_words(phrase.template, row, ()) == words and identity(row[key]) != meant for row in rows):
+            raise Unsayable("ambiguous_reference")
+        return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
     def _ambiguous(self, source: Source, slots: list[str]) -> bool:
         """Whether another call of the tool that the phrase describes as well told another value in that place."""
@@ -144,6 +158,14 @@ class Writer:
     def _reference(self, index: int, source: Source) -> Reference:
         app = self._tools[self._found.calls[index].tool].app
         return reference(self._tools, self._trace.steps[source.step], source.path, app)
+
+
+def objects(value: Any) -> Iterator[dict]:
+    """The objects in a parsed output, at any depth."""
+    if isinstance(value, dict):
+        yield value
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects(member)
 
 
 def _told(observation: str, path: tuple) -> Any:

@@ -39,7 +39,7 @@ class Issue(NamedTuple):
     """Why a reply could not be read as calls, in words for the policy."""
 
     kind: str
-    """`bad_json`, `bad_call`, `too_many_calls`, `too_long`."""
+    """`bad_json`, `bad_call`, `too_many_calls`, `too_long`, `announced`, `only_reasoning`."""
     hint: str
 
 
@@ -55,14 +55,15 @@ def skip(source: str, at: int) -> int:
 
 
 def json_value(source: str, at: int = 0) -> tuple[Any, int]:
-    """The JSON value at a position and where it ends; what only its Python spelling makes no JSON is read as well."""
+    """The JSON value at a position and where it ends; what only its Python spelling, or the lack of its last brace, makes no
+    JSON is read as well."""
     at = skip(source, at)
     try:
         return _decoder.raw_decode(source, at)
     except Unreadable:
         raise
     except json.JSONDecodeError as error:
-        found = _as_python(source, at)
+        found = _as_python(source, at) or _closed(source, at)
         if found is not None:
             return found
         hint = f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
@@ -81,6 +82,17 @@ def _as_python(source: str, at: int) -> tuple[Any, int] | None:
     except Unreadable:
         return None
     return (literal(body[0].value), end) if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+
+
+def _closed(source: str, at: int) -> tuple[Any, int] | None:
+    """The object at a position that lacks one closing brace at the end of the text."""
+    if source[at : at + 1] != "{" or not source.rstrip().endswith("}"):
+        return None
+    try:
+        value, end = _decoder.raw_decode(source.rstrip() + "}", at)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return (value, len(source)) if end == len(source.rstrip()) + 1 else None
 
 
 def tree(source: str) -> ast.Module:

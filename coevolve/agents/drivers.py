@@ -53,7 +53,7 @@ class ProgramPolicy:
         self.name, self._program = name, program
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        for chunk in chunks(episodes, CHUNK):
+        for chunk in chunks(episodes, at_once(CHUNK, pool)):
             open_all(chunk, pool)
             while live := [e for e in chunk if not e.done]:
                 advance([(e, Reply({"role": "assistant", "content": self._program(e, pool)})) for e in live], pool)
@@ -69,14 +69,14 @@ class LocalPolicy:
         self.rows = min(CHUNK, model.rows)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        for chunk in chunks(episodes, self.rows):
+        for chunk in chunks(episodes, at_once(self.rows, pool)):
             open_all(chunk, pool)
             self._play([e for e in chunk if not e.done], pool)
             finish_all(chunk, pool)
             yield from chunk
 
     def _play(self, episodes: list[Episode], pool: Pool) -> None:
-        schemas = _Schemas(pool, self.style)
+        schemas = Schemas(pool, self.style)
         prompts = [self.model.chat.prompt(e.unread, schemas.of(e)) for e in episodes]
         for episode, prompt in zip(episodes, prompts, strict=True):
             if len(prompt) >= self.model.max_tokens:
@@ -110,7 +110,8 @@ class LocalPolicy:
 
 
 class ServerPolicy:
-    """`model` as the server calls it; `max_turn_tokens` caps a reply. An answer without content loses its episode: `env_error`."""
+    """`model` as the server calls it; `max_turn_tokens` caps a reply. An empty reply hands the turn back; an answer that is
+    none loses its episode: `env_error`."""
 
     rows = 1
 
@@ -123,13 +124,16 @@ class ServerPolicy:
         style: Style = TOOLS,
     ):
         self.name, self._models, self.style = style.label(model), models, style
-        self._request = Request(model=model, messages=[], temperature=temperature, max_tokens=max_turn_tokens)
+        self._request = Request(
+            model=model, messages=[], temperature=temperature, max_tokens=max_turn_tokens, may_be_silent=True
+        )
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        schemas = _Schemas(pool, self.style)
-        yield from self._models.each(episodes, lambda episode: self._play(episode, pool, schemas))
+        schemas = Schemas(pool, self.style)
+        width = pool.description.limits.sessions
+        yield from self._models.each(episodes, lambda episode: self._play(episode, pool, schemas), width)
 
-    async def _play(self, episode: Episode, pool: Pool, schemas: _Schemas) -> Episode:
+    async def _play(self, episode: Episode, pool: Pool, schemas: Schemas) -> Episode:
         episode.retold = True
         await asyncio.to_thread(open_all, [episode], pool)
         while not episode.done:
@@ -157,7 +161,7 @@ def _number(seed: str) -> int:
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") >> 1
 
 
-class _Schemas:
+class Schemas:
     """Schemas of the tools that a session offers, in one style, built once per distinct offer."""
 
     def __init__(self, pool: Pool, style: Style):
@@ -165,6 +169,8 @@ class _Schemas:
         self._built: dict[tuple[tuple[str, ...], ...], list[dict]] = {}
 
     def of(self, episode: Episode) -> list[dict]:
+        if episode.acts_in_code:
+            return []
         names = tuple(map(tuple, episode.offers()))
         if names not in self._built:
             self._built[names] = self._style.schemas(*([self._pool.tools[n] for n in part] for part in names))
@@ -177,9 +183,16 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
+def at_once(most: int, pool: Pool) -> int:
+    """Episodes to play at a time: `most`, or fewer where the environment bears fewer sessions."""
+    return min(most, pool.description.limits.sessions or most)
+
+
 def open_all(episodes: list[Episode], pool: Pool) -> None:
     """Opens a session for each episode, in one batch."""
-    for episode, opened in zip(episodes, pool.open([e.task.start for e in episodes]), strict=True):
+    for episode, opened in zip(
+        episodes, pool.open([e.task.start for e in episodes], [e.task.query for e in episodes]), strict=True
+    ):
         if _is_fault(opened):
             refused = REFUSED if opened.kind == "bad_request" else ""
             episode.stop("env_error", refused + opened.message)

@@ -7,13 +7,14 @@ A driver shows `unread` to the policy, hands its reply to `reply`, runs the retu
 
 | stop_reason | when | score |
 |---|---|---|
-| done | plain text after the last user turn | the environment's verdict |
+| done | plain text after the last user turn, or the environment was told that the task is complete | its verdict |
 | max_steps | an action beyond the cap of the episode (verdict), or a reply beyond that of a turn (failure: score 0) | |
 | max_tokens | a reply was cut off, or nothing more fits the context | the environment's verdict |
 | policy_fault | an action broke a limit or the state | 0 |
 | env_error | the infrastructure failed, the grader included; masked from training, never a failure of the policy | 0 |
 
-A reply that cannot be read as calls is a step whose action is the reply's text and whose observation is the hint.
+A reply that cannot be read as calls is a step whose action is the reply's text and whose observation is the hint. Where actions
+are code (`code_prompts.CODE`), so is a reply without code; a second one in a row hands the turn back.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ import msgspec
 
 from coevolve.agents import prompts
 from coevolve.agents.action_calls import NO_TOOLS, Tools
+from coevolve.agents.action_values import Issue
 from coevolve.agents.actions import Parsed, parse_message
+from coevolve.agents.code import NO_CODE, REFUSALS, Read, read
+from coevolve.agents.code_calls import api_calls
+from coevolve.agents.code_prompts import CODE
 from coevolve.environments.protocol import Graded, Limits, Result
-from coevolve.records import Call, Rollout, Step, Task, Usage, content_id
+from coevolve.records import Action, Call, Rollout, Step, Task, Usage, content_id
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Session
@@ -83,13 +88,19 @@ class Episode:
         self.error: str | None = None
         self._verdict: Graded | None = None
         self._read = 0
-        self._running: list[Call] = []
+        self._running: list[Action] = []
+        self._wordy = False
+        """The last reply held no code."""
         self._overrun = False
         self._failed = False
 
     @property
     def done(self) -> bool:
         return bool(self.stop_reason)
+
+    @property
+    def acts_in_code(self) -> bool:
+        return self.style is CODE
 
     @property
     def unread(self) -> list[dict[str, Any]]:
@@ -118,7 +129,7 @@ class Episode:
         first = [name for name in opened.tools if name in self.tools or not self.tools]
         return first or list(self.tools), [name for name in added if name in self.tools or not self.tools]
 
-    def reply(self, reply: Reply) -> list[Call]:
+    def reply(self, reply: Reply) -> list[Action]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
         self.messages.append(reply.message)
         self._read = len(self.messages)
@@ -130,7 +141,7 @@ class Episode:
         if reply.truncated:
             self.stop("max_tokens")
             return []
-        parsed = parse_message(reply.message, self.tools)
+        parsed = self._parse_code(reply) if self.acts_in_code else parse_message(reply.message, self.tools)
         if parsed.issues:
             self._misread(parsed)
             return []
@@ -150,6 +161,8 @@ class Episode:
                 return
         if self._overrun:
             self.stop("max_steps")
+        elif results and results[-1].done and self.turn == len(self.task.query) - 1:
+            self.stop("done")
 
     def stop(self, reason: str, error: str | None = None) -> None:
         self.stop_reason, self.error = reason, error
@@ -180,7 +193,7 @@ class Episode:
             stop_reason=self.stop_reason,
             error=self.error,
             verdict=_said(verdict),
-            tools=[s.action.tool for s in self.steps if isinstance(s.action, Call)],
+            tools=[name for step in self.steps for name in self._called(step)],
             usage=self.usage,
             messages=self.messages,
             steps=self.steps,
@@ -190,7 +203,22 @@ class Episode:
             logprobs=row.logprobs if row else None,
         )
 
-    def _begin(self, calls: list[Call]) -> list[Call]:
+    def _parse_code(self, reply: Reply) -> Parsed:
+        """The code of a reply as its one action; an issue for the first reply without any."""
+        text = reply.message.get("content") or ""
+        found, wordy = read(text), self._wordy
+        self._wordy = found == Read(None)
+        if self._wordy and not wordy:
+            found = Read(None, Issue("no_code", NO_CODE))
+        return Parsed([found.code] if found.code is not None else [], text, [found.issue] if found.issue else [])
+
+    def _called(self, step: Step) -> list[str]:
+        """Names of the tools that a step called; code that was answered with a hint called none."""
+        if isinstance(step.action, Call):
+            return [step.action.tool]
+        return api_calls(step.action) if self.acts_in_code and step.error not in REFUSALS else []
+
+    def _begin(self, calls: list[Action]) -> list[Action]:
         room = self._room()
         self._overrun = len(calls) > room
         if room == 0:
@@ -211,7 +239,8 @@ class Episode:
             return
         reply, issue = self.messages[-1], parsed.issues[0]
         hint = " ".join(dict.fromkeys(i.hint for i in parsed.issues))
-        self.messages += prompts.hint_messages(reply, hint, self.style)
+        code = self.acts_in_code
+        self.messages += [prompts.user_message(hint)] if code else prompts.hint_messages(reply, hint, self.style)
         self._add(parsed.text, Result(observation=hint, error=issue.kind))
 
     def _hand_back(self) -> None:

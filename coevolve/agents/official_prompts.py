@@ -4,7 +4,7 @@ Source: bfcl-eval 2026.3.23, `qwen_fc.QwenFCHandler._format_prompt`, `utils.conv
 `utils.formulate_system_prompt` in its default configuration, and the loader that adds a sentence on Python to every document.
 The tests run those handlers on official tasks and compare (marker `official`).
 
-A tool without a document of its own benchmark's gets one made of its schema, so that the styles work with any environment.
+A tool without a document (`Tool.document`) is another benchmark's, and refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coevolve.environments.protocol import Tool
+from coevolve.errors import UsageError
 from coevolve.records import Call
 
 Message = dict[str, Any]
@@ -58,13 +59,17 @@ _QWEN_FORM = (
 
 def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
     """The tools' own documents. Those offered from the beginning get the sentence that the official loader adds, and those
-    that a later turn adds do not."""
+    that a later turn adds do not. Raises UsageError for a tool of another benchmark's."""
     first = [{**source, "description": source["description"] + _SYNTAX} for source in map(_document, tools)]
     return [*first, *map(_document, later)]
 
 
 def _document(tool: Tool) -> dict[str, Any]:
-    return tool.document or {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    if tool.document is None:
+        raise UsageError(
+            f"the prompts openai, prompting and qwen-fc are BFCL's, and the tool {tool.name} has no document for them"
+        )
+    return tool.document
 
 
 def openai_tools(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:

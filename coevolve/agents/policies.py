@@ -7,7 +7,8 @@
 | hollow | one harmless call of the environment per turn, then hands back: reading without doing |
 | random | random tools with arguments drawn from what a user of the start state knows |
 
-Each is a function of the episode and the pool that writes the next reply's text.
+Each is a function of the episode and the pool that writes the next reply's text. Where actions are code, calls are written as
+programs (`Description.code`), and `hollow` says that it has completed the task.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from coevolve.agents.actions import to_text
+from coevolve.agents.code import to_text as code_text
 from coevolve.agents.episode import Episode
+from coevolve.environments.programs import of_calls
 from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
-from coevolve.records import Call
+from coevolve.records import Action, Call
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
@@ -39,9 +44,18 @@ def solution(episode: Episode, pool: Pool) -> str:
         return HAND_BACK
     size = -(-len(actions) // (episode.limits.max_steps_per_turn or len(actions)))
     wanted = actions[episode.turn_steps : episode.turn_steps + size]
+    if episode.acts_in_code:
+        return _code_reply(episode, wanted)
     if any(isinstance(action, str) for action in wanted):
         raise UsageError(f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code")
     return "".join(map(to_text, wanted))
+
+
+def _code_reply(episode: Episode, wanted: list[Action]) -> str:
+    """The next block of a solution; an environment of code takes one in each reply."""
+    if not isinstance(wanted[0], str):
+        raise UsageError(f"task {episode.task.id}: policy 'solution' replays code, and this solution has calls")
+    return code_text(wanted[0])
 
 
 def nothing(episode: Episode, pool: Pool) -> str:
@@ -50,10 +64,24 @@ def nothing(episode: Episode, pool: Pool) -> str:
 
 def hollow(episode: Episode, pool: Pool) -> str:
     names = set(episode.offered())
+    if pool.description.actions == "code" and pool.description.code is None:
+        return HAND_BACK
     calls = [call for call in pool.description.harmless if call["tool"] in names]
     if episode.turn_steps or not calls:
         return HAND_BACK
-    return to_text(Call(calls[0]["tool"], calls[0].get("arguments", {})))
+    return _written(pool, Call(calls[0]["tool"], calls[0].get("arguments", {})), completed=True)
+
+
+def _written(pool: Pool, call: Call, *, completed: bool = False) -> str:
+    """The call as a reply of the environment's kind. Raises UsageError where calls cannot be written as its code."""
+    description = pool.description
+    if description.actions != "code":
+        return to_text(call)
+    if description.code is None:
+        raise UsageError(f"{pool.name} takes code as actions and does not say how calls are written as code")
+    return code_text(
+        of_calls(description.code, [call]) if completed else of_calls(replace(description.code, end=""), [call])
+    )
 
 
 def random_calls(episode: Episode, pool: Pool) -> str:
@@ -70,7 +98,7 @@ def random_calls(episode: Episode, pool: Pool) -> str:
         for name, schema in tool.parameters.get("properties", {}).items()
         if name in required or draw.random() < 0.2
     }
-    return to_text(Call(tool.name, arguments))
+    return _written(pool, Call(tool.name, arguments))
 
 
 def _value(draw: random.Random, tool: Tool, name: str, schema: dict[str, Any], values: dict[str, list[Any]]) -> Any:

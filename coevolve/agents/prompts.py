@@ -9,7 +9,8 @@
 
 There is no system prompt of our own: a chat template or a server adds its own instructions for tools, and the laptop
 policy needs none. What the environment shows before the first turn leads the first user message, since not every chat
-template has a system role. The last three are the prompts under which BFCL's leaderboard is measured (`official_prompts`).
+template has a system role. The last three are the prompts under which BFCL's leaderboard is measured (`official_prompts`); they show the
+benchmark's own documents of its tools, and an environment that has none is a usage error.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coevolve.agents.code_prompts import told_by
 from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
 from coevolve.agents.episode import Episode, refusal
 from coevolve.agents.policies import PROGRAMS
@@ -99,7 +100,8 @@ def rollouts(
     limits = pool.description.limits
     if max_steps is not None:
         limits = msgspec.structs.replace(limits, max_steps=max_steps)
-    episodes = _episodes(tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", policy.style)
+    told = told_by(pool, policy.style)
+    episodes = _episodes(tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", told)
     for episode in policy.play(episodes, pool):
         yield episode.record(policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens)
 

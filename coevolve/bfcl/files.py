@@ -1,11 +1,14 @@
-"""BFCL's own file formats: questions, answers and results, written from tasks and rollouts, and tasks read from them.
+"""BFCL's own file formats: questions, answers and results, written from tasks and rollouts (reading.py reads them back).
 
+    DIR/test_case_ids_to_generate.json                            official entries, by category: what `bfcl generate --run-ids` plays
+    DIR/coevolve_splits.json                                      the same entries, by the split that their records name
     DIR/data/BFCL_v4_multi_turn_coevolve.json                     questions of synthetic tasks, one a line
     DIR/data/possible_answer/BFCL_v4_multi_turn_coevolve.json     their solutions as call strings
     DIR/result/coevolve-0/multi_turn/BFCL_v4_CATEGORY_result.json results; a second rollout of a task is in coevolve-1, and so on
 
 DIR is what the package calls BFCL_PROJECT_ROOT. Official tasks keep their id and category and are not copied; a synthetic one is
-`multi_turn_coevolve_N`. A result is, turn by turn and reply by reply, the calls ``[{"name": "<arguments as JSON>"}]`` as an
+`multi_turn_coevolve_N`, and what its record holds beyond BFCL's fields is under the key `coevolve`, which official code does
+not read. A result is, turn by turn and reply by reply, the calls ``[{"name": "<arguments as JSON>"}]`` as an
 OpenAI handler records them, or the text. An episode that ended otherwise than by handing back its last turn has fewer turns,
 which the official evaluation calls force-terminated.
 
@@ -19,23 +22,23 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from coevolve import jsonl
-from coevolve.agents.action_calls import from_python
-from coevolve.agents.action_values import Unreadable
 from coevolve.agents.official_prompts import call_text
 from coevolve.environments.protocol import Tool
-from coevolve.errors import BadInput, UsageError
-from coevolve.records import Call, Rollout, Start, Step, Task, Verifier, task_id
+from coevolve.errors import UsageError
+from coevolve.records import Call, Rollout, Step, Task
 
 VERSION = "BFCL_v4"
 OWN = "multi_turn_coevolve"
 MODEL = "coevolve"
+HELD = ("query", "solution", "start")
+"""Fields of a task that BFCL's own fields hold."""
 
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
@@ -50,17 +53,27 @@ class Misread(Exception):
     """The official code would not read this rollout as it was."""
 
 
-class Question(msgspec.Struct):
-    """A line of a question file. `function`, which the package's loader adds, and other fields are not read."""
+class Message(msgspec.Struct, forbid_unknown_fields=True):
+    role: str
+    content: str
+
+
+class Question(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A line of a question file."""
 
     id: str
-    question: list[list[dict[str, str]]]
+    question: list[list[Message]]
     initial_config: dict[str, Any]
     path: list[str]
     involved_classes: list[str]
+    missed_function: dict[str, list[str]] = {}
+    excluded_function: list[str] = []
+    """Some official entries have it, and no official code reads it."""
+    coevolve: dict[str, Any] | None = None
+    """The task's record without query, solution and start."""
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     ground_truth: list[list[str]]
 
@@ -71,11 +84,14 @@ class Names:
     def __init__(self) -> None:
         self.own: dict[str, Task] = {}
         """Id → synthetic task."""
+        self.official: dict[str, str] = {}
+        """Id → split."""
         self._ids: dict[str, str] = {}
 
     def of(self, task: Task) -> str:
         """Raises UsageError for a task of another environment."""
         if task.start.name and _OFFICIAL.fullmatch(task.start.name) and task.verifier.kind == "official":
+            self.official[task.start.name] = task.split
             return task.start.name
         config = task.start.config
         if not config or not isinstance(config.get("classes"), list):
@@ -93,13 +109,15 @@ def category(name: str) -> str:
 
 def question(name: str, task: Task, tools: Mapping[str, Tool]) -> Question:
     config = task.start.config or {}
+    record = msgspec.to_builtins(task)
     calls = [call for turn in task.solution for call in turn if isinstance(call, Call)]
     return Question(
         id=name,
-        question=[[{"role": "user", "content": text}] for text in task.query],
+        question=[[Message("user", text)] for text in task.query],
         initial_config=config.get("state", {}),
         path=[f"{tools[c.tool].app}.{c.tool}" if c.tool in tools else c.tool for c in calls],
         involved_classes=config["classes"],
+        coevolve={name: value for name, value in record.items() if name not in HELD},
     )
 
 
@@ -170,13 +188,21 @@ def _turns(rollout: Rollout) -> list[list[Any]]:
     return turns
 
 
-def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> int:
-    """Writes the questions and answers of the synthetic tasks that `names` has met; returns how many."""
+def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> None:
+    """Writes the questions and answers of the synthetic tasks that `names` has met, and the ids of the official ones."""
+    if names.official:
+        ids: dict[str, list[str]] = {}
+        splits: dict[str, list[str]] = {}
+        for name, split in names.official.items():
+            ids.setdefault(category(name), []).append(name)
+            splits.setdefault(split, []).append(name)
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, listed in ((ids_file(directory), ids), (splits_file(directory), splits)):
+            file.write_bytes(msgspec.json.format(msgspec.json.encode(listed)) + b"\n")
     own = sorted(names.own.items(), key=lambda item: int(item[0].rpartition("_")[2]))
     if own:
         _write(questions_file(directory), (question(name, task, tools) for name, task in own))
         _write(answers_file(directory), (answer(name, task) for name, task in own))
-    return len(own)
 
 
 def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -199,6 +225,15 @@ def _write(file: Path, lines: Iterable[Any]) -> None:
     jsonl.write(file, lines)
 
 
+def ids_file(directory: Path) -> Path:
+    return directory / "test_case_ids_to_generate.json"
+
+
+def splits_file(directory: Path) -> Path:
+    """Not the package's; official code does not look at it."""
+    return directory / "coevolve_splits.json"
+
+
 def questions_file(directory: Path) -> Path:
     return directory / "data" / f"{VERSION}_{OWN}.json"
 
@@ -213,35 +248,3 @@ def results_file(directory: Path, model: str, category_: str) -> Path:
 
 def scores_file(directory: Path, model: str, category_: str) -> Path:
     return directory / "score" / model / "multi_turn" / f"{VERSION}_{category_}_score.json"
-
-
-def read_tasks(questions: str, answers: str, tools: Mapping[str, Tool], env_version: str = "") -> Iterator[Task]:
-    """Tasks of a question file and its answer file, whoever made them. Raises BadInput for what is no task."""
-    solutions = {line.record.id: line for line in jsonl.read([answers], Answer)}
-    for line in jsonl.read([questions], Question):
-        entry = line.record
-        if entry.id not in solutions:
-            raise BadInput(line.where, line.number, f"no answer for {entry.id} in {answers}")
-        solved = solutions[entry.id]
-        try:
-            solution = [[_one(text, tools) for text in turn] for turn in solved.record.ground_truth]
-        except Unreadable as error:
-            raise BadInput(solved.where, solved.number, str(error)) from None
-        query = ["\n".join(message["content"] for message in turn) for turn in entry.question]
-        start = Start(config={"classes": entry.involved_classes, "state": entry.initial_config})
-        yield Task(
-            id=task_id("bfcl", start, query, solution, Verifier()),
-            env="bfcl",
-            env_version=env_version,
-            tags=list(entry.involved_classes),
-            query=query,
-            solution=solution,
-            start=start,
-        )
-
-
-def _one(text: str, tools: Mapping[str, Tool]) -> Call:
-    calls = from_python(text, tools)
-    if len(calls) != 1:
-        raise Unreadable("bad_call", f"not one call: {text[:80]}")
-    return calls[0]

@@ -30,11 +30,18 @@ SECONDS = 3600.0
 class Judged(NamedTuple):
     """One rollout's official verdict."""
 
-    category: str
-    """Official category, or `multi_turn_coevolve`; empty where there is no verdict."""
+    entry: str
+    """Its id in BFCL's files."""
     valid: bool
     error: str = ""
     """Type of the official error; why there is no verdict, where there is none."""
+    judged: bool = True
+    """Whether there is a verdict."""
+
+    @property
+    def category(self) -> str:
+        """Official category, or `multi_turn_coevolve`."""
+        return files.category(self.entry)
 
 
 def judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Path | None = None) -> dict[str, Judged]:
@@ -55,11 +62,12 @@ def _judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path,
     for rollout in rollouts:
         if rollout.task is None:
             raise UsageError(f"rollout {rollout.id} does not carry its task")
+        name = names.of(rollout.task)
         try:
-            entries.append(files.result(names.of(rollout.task), rollout, tools))
+            entries.append(files.result(name, rollout, tools))
             ids.append(rollout.id)
         except files.Misread as error:
-            judged[rollout.id] = Judged("", False, str(error))
+            judged[rollout.id] = Judged(name, False, str(error), judged=False)
     if not entries:
         return judged
     files.write_tasks(directory, names, tools)
@@ -68,7 +76,7 @@ def _judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path,
     failed = _scores(directory, placed)
     for id_, (model, entry) in zip(ids, placed, strict=True):
         error = failed.get((model, entry["id"]))
-        judged[id_] = Judged(files.category(entry["id"]), error is None, error or "")
+        judged[id_] = Judged(entry["id"], error is None, error or "")
     return judged
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from coevolve.environments import install
+from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Result, Tool
 from coevolve.environments.registry import BUILT_IN
+from coevolve.environments.workers import _appworld_confine as confine
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 MAX_CALLS = 200
@@ -35,6 +36,11 @@ def check(env: str) -> Iterator[Check]:
     if recipe := _recipe(env):
         problems = install.verify(recipe)
         yield _check("installed", not problems, "; ".join(problems[:3]) or "every file is its wheel's")
+    if env == appworld_root.NAME:
+        needs = list(_appworld())
+        yield from needs
+        if any(need.result != "ok" for need in needs):
+            return
     if env in install.RECIPES and env not in BUILT_IN:
         return
     with Pool(env) as pool:
@@ -44,6 +50,16 @@ def check(env: str) -> Iterator[Check]:
 
 def _recipe(env: str) -> str | None:
     return BUILT_IN[env].recipe if env in BUILT_IN else env if env in install.RECIPES else None
+
+
+def _appworld() -> Iterator[Check]:
+    """What the AppWorld worker needs of this machine: a kernel that can confine policy code, and data."""
+    problem = confine.supported()
+    yield _check("confinement", not problem, problem or "policy code runs behind a filter of system calls")
+    root = appworld_root.place()
+    gaps = appworld_root.missing(root)
+    failure = f"{'; '.join(gaps)}. The demo world: coevolve env install appworld; official data: --data DIR|BUNDLE"
+    yield _check("data", not gaps, f"in {root}", failure)
 
 
 def _check(name: str, ok: bool, detail: str = "", failure: str = "") -> Check:
@@ -158,6 +174,13 @@ def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> 
 
 def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idle: Session) -> Iterator[Check]:
     """A task whose solution is what `acted` did: it must be a success there and none where nothing was done."""
+    untouched = idle.opened.state
+    if pool.description.code and pool.description.code.ends:
+        end = Call(pool.description.code.ends[0])
+        actions = [*actions, end]
+        for session in (acted, idle):
+            _step(pool, session, end)
+        untouched = idle.log[-1][2] if idle.log else untouched
     query, solution, verifier = ["check"], [actions], Verifier("state")
     task = Task(
         id=task_id(pool.name, start, query, solution, verifier),
@@ -174,5 +197,5 @@ def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idl
         return
     lost = f"a session that did the solution's actions is no success: {done.reason or 'no reason given'}"
     yield _check("solution succeeds", done.success, done.reason, lost)
-    if acted.log and acted.log[-1][2] != idle.opened.state:
+    if acted.log and acted.log[-1][2] != untouched:
         yield _check("doing nothing fails", not undone.success, undone.reason, "doing nothing is a success")

@@ -6,9 +6,9 @@
 
 Sessions are spread over the workers in turn; every method works on all workers at once, and its answers are in the order of
 its requests and the same for any number of workers. Each action has `call_timeout` seconds by this process's clock, opening,
-grading and listing have `setup_timeout`, a worker has `memory_mb` (see worker.py). An action that breaks one of them twice
-(slot.py) is the policy's failure; what the infrastructure breaks is a `Fault`. A worker that cannot start raises
-`Unreachable`. Nothing outlives the pool: not after an exception, a signal, or kill -9 of this process.
+grading and listing have `setup_timeout` (the environment's own if None), a worker has `memory_mb` (see worker.py). An action
+that breaks one of them twice (slot.py) is the policy's failure; what the infrastructure breaks is a `Fault`. A worker that
+cannot start raises `Unreachable`. Nothing outlives the pool: not after an exception, a signal, or kill -9 of this process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import msgspec
 
 from coevolve.environments import registry
 from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result, Tool
+from coevolve.environments.registry import Launch
 from coevolve.environments.slot import Fault, Job, Limits, Session, Slot, open_request, step_request
 from coevolve.environments.worker import Guard, Request
 from coevolve.errors import Unreachable, UsageError
@@ -50,6 +51,12 @@ class _OwnTasks(msgspec.Struct, frozen=True):
     tasks: list[_OwnTask]
 
 
+def _told(launch: Launch, call_timeout: float, memory_mb: int) -> Launch:
+    """The launch with the limits in its environment, for a worker that runs its sessions in processes of their own."""
+    limits = {"COEVOLVE_CALL_SECONDS": f"{call_timeout:g}", "COEVOLVE_MEMORY_MB": str(memory_mb)}
+    return launch._replace(environment=launch.environment | limits)
+
+
 class Pool:
     """Worker processes of one environment. Thread-safe; to be used as a context manager."""
 
@@ -65,17 +72,18 @@ class Pool:
         workers: int = 1,
         call_timeout: float = 30,
         memory_mb: int = 2048,
-        setup_timeout: float = 60,
+        setup_timeout: float | None = None,
+        any_version: bool = False,
     ):
         self.name = env
-        self._launch = registry.find(env)
-        self._limits = Limits(call_timeout, setup_timeout, memory_mb)
+        self._launch = _told(registry.find(env), call_timeout, memory_mb)
+        self._limits = Limits(call_timeout, setup_timeout or self._launch.setup_seconds, memory_mb)
         self._count = workers
         self._ids, self._asked = itertools.count(), itertools.count()
         self._slots: list[Slot] = []
         self._threads: ThreadPoolExecutor | None = None
         self._guard: Guard | None = None
-        self._compared = False
+        self._any_version, self._compared, self._unnamed = any_version, False, False
 
     def __enter__(self) -> Pool:
         self._guard = Guard()
@@ -131,9 +139,22 @@ class Pool:
         return ", ".join(f"{name} ({n})" for name, n in self.description.splits.items()) or "no tasks of its own"
 
     def compare(self, versions: Iterable[str]) -> None:
-        """Warns, once, where records were made with another version of the environment than the one that runs."""
-        own = self.description.version
-        other = next((version for version in versions if version and version != own), None)
+        """Raises UsageError where records were made with another version of the environment than the one that runs: what they
+        say of start states, effects and verdicts need not hold here. With `any_version` it is a warning, once. Records that name
+        no version are taken for the running one's, with a warning, once.
+        """
+        own, named = self.description.version, list(versions)
+        if own and "" in named and not self._unnamed:
+            self._unnamed = True
+            warn(
+                f"{self.name}: there are records without a version; they are taken for version {own}, which is running"
+            )
+        other = next((version for version in named if version and version != own), None)
+        if other and not self._any_version:
+            raise UsageError(
+                f"{self.name}: there are records made with version {other}, and version {own} is running; "
+                "--any-version takes them all the same"
+            )
         if other and not self._compared:
             self._compared = True
             warn(f"{self.name}: there are records made with version {other}; version {own} is running")
@@ -162,12 +183,13 @@ class Pool:
             return Start(name="default")
         raise (UsageError if answer.kind == "bad_request" else Unreachable)(f"{self.name}: {answer.message}")
 
-    def open(self, starts: list[Start]) -> list[Session | Fault]:
-        """A new session from each start state."""
+    def open(self, starts: list[Start], queries: list[list[str] | None] | None = None) -> list[Session | Fault]:
+        """A new session from each start state; `queries` are the user's turns, for an environment that wants them."""
+        told = queries if queries and self.description.query else [None] * len(starts)
         sessions = []
-        for start in starts:
+        for start, query in zip(starts, told, strict=True):
             number = next(self._ids)
-            sessions.append(Session(f"s{number}", start, self._slots[number % self._count]))
+            sessions.append(Session(f"s{number}", start, self._slots[number % self._count], query))
         requests = [open_request(session, self._limits) for session in sessions]
         answers = self._run([Job(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)])
         return [a if isinstance(a, Fault) else s for s, a in zip(sessions, answers, strict=True)]

@@ -14,8 +14,8 @@ from coevolve.environments.registry import recorded
 class Pools:
     """A context manager; `pools(env)` is the running pool of an environment."""
 
-    def __init__(self, workers: int = 1, named: str | None = None):
-        self._workers, self._named = workers, named
+    def __init__(self, workers: int = 1, named: str | None = None, *, any_version: bool = False):
+        self._workers, self._named, self._any_version = workers, named, any_version
         self._running: dict[str, Pool] = {}
         self._stack = ExitStack()
 
@@ -28,6 +28,6 @@ class Pools:
 
     def __call__(self, env: str) -> Pool:
         if env not in self._running:
-            pool = Pool(recorded(env, self._named), workers=self._workers)
+            pool = Pool(recorded(env, self._named), workers=self._workers, any_version=self._any_version)
             self._running[env] = self._stack.enter_context(pool)
         return self._running[env]

@@ -9,7 +9,7 @@ else on stdout. Ops and their fields (types below; `?` = may be left out):
 | describe | – | `Description` |
 | tasks | split | {"tasks": [task records without schema and id]} |
 | start | seed (text), apps? (names that must occur) | {"start": Start}: a fresh training start state, a pure function of the request |
-| open | session (text, chosen by the client), start | `Opened` |
+| open | session (text, chosen by the client), start, query? (the user's turns) | `Opened` |
 | step | steps: [{"session", "turn", "actions": [Action, …]}] | {"results": [[`Result` per action] per entry]} |
 | evaluate | session, task (a task record) | `Graded` |
 | close | session | {} |
@@ -17,7 +17,8 @@ else on stdout. Ops and their fields (types below; `?` = may be left out):
 Only `describe`, `open`, `step`, `evaluate` and `close` are required; another op is answered by an error of kind
 `unsupported`. A worker without `start` has the single start state ``{"name": "default"}``. Nothing is shared between sessions.
 An action that fails is a `Result` with an error and an observation that the policy can read, never an error reply: those are
-faults of the worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list ends.
+faults of the worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list ends. `query` is
+sent only to a worker whose description asks for it, and only where there is a task.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Language(Struct, frozen=True):
     """Parameter → what is appended when the call has that optional argument: `` with the tags {tags}``."""
     refer: dict[str, str] = {}
     """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"}; `` "" `` is the whole output."""
+    rows: dict[str, str] = {}
+    """Key of an object in the output → noun phrase for what the value stands for, an identifier for its row; its slots are keys
+    of that same object: {"song_id": "{title}"}. It is said where a parameter of that name is wanted."""
+    facts: dict[str, str] = {}
+    """The same for a value that tells something about its object: {"duration": "the length in seconds of the song {title}"}."""
     words: dict[str, dict[str, str]] = {}
     """Parameter → JSON text of a value → how it is said: {"unlock": {"false": "Lock"}}."""
     lookup_only: list[str] = []
@@ -76,7 +82,22 @@ class Limits(Struct, frozen=True):
     """Actions per episode."""
     max_steps_per_turn: int | None = None
     """Replies with calls to one turn of the user's; one more fails the episode."""
-    """Replies that act, per user turn; one more fails the episode."""
+    sessions: int | None = None
+    """How many sessions all workers together should have open at a time; None where they cost little."""
+
+
+class Code(Struct, frozen=True):
+    """How calls are written as a program, for an environment whose actions are code and that takes calls as well."""
+
+    call: str = "{tool}({arguments})"
+    setup: dict[str, str] = {}
+    """Variable → the statement that gives it its value; a statement may use variables that stand before it."""
+    arguments: dict[str, dict[str, str]] = {}
+    """Tool → arguments that calls leave out and code has to pass, as expressions that may use variables of `setup`."""
+    end: str = ""
+    """The statement that finishes a program, unless a call of `ends` does."""
+    ends: list[str] = []
+    """Tools whose call finishes a program."""
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -94,8 +115,14 @@ class Description(Struct, frozen=True, kw_only=True):
     """How many goals one synthetic task should combine at most, each a user's turn."""
     actions: str = "calls"
     """`calls` or `code`."""
+    code: Code | None = None
+    """Where actions are code: how calls are written so; the environment then takes both, and programs explore it by calls."""
+    query: bool = False
+    """`open` wants the user's turns, because the world itself tells its task."""
     harmless: list[dict[str, Any]] = []
     """Calls {"tool", "arguments"} that change nothing and tell next to nothing: the hollow control."""
+    app_tags: bool = False
+    """Its tasks are tagged with the apps that they are about; those made from explorations are, too."""
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -118,6 +145,8 @@ class Result(Struct, frozen=True, kw_only=True):
     state: str = ""
     fatal: str | None = None
     """Ends the episode as the policy's failure: `corrupt_state`, `timeout`, `memory`, `died`."""
+    done: bool = False
+    """The policy has told the environment that the task is complete: nothing more need be asked of it."""
 
 
 class Graded(Struct, frozen=True, kw_only=True):

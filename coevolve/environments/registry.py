@@ -1,7 +1,8 @@
 """Where environments come from: a name that the toolkit knows, or the command line of anybody's worker.
 
-A built-in worker sees a small, fixed environment (no keys, no PYTHONPATH of ours); a worker of the user's own inherits everything. Both
-get PYTHONHASHSEED=0, and COEVOLVE_DATE, the day that they take for today.
+A built-in worker sees a small, fixed environment (no keys, no PYTHONPATH of ours); a worker of the user's own inherits everything but
+the models' key and address (OPENAI_*: whoever needs one of its own passes it under another name). Both get PYTHONHASHSEED=0,
+and COEVOLVE_DATE, the day that they take for today.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from coevolve.environments import install
+from coevolve.environments import appworld_root, install
 from coevolve.errors import UsageError
 
 
@@ -26,16 +27,21 @@ class BuiltIn(NamedTuple):
     recipe: str | None = None
     """The benchmark whose interpreter runs it (install.py); None is this one's."""
     options: tuple[str, ...] = ()
+    setup_seconds: float = 60
 
 
 BUILT_IN = {
     "desk": BuiltIn("desk.py"),
     "bfcl": BuiltIn("bfcl.py", "bfcl"),
     "bfcl-strict": BuiltIn("bfcl.py", "bfcl", ("--strict-parity",)),
+    "appworld": BuiltIn("appworld.py", "appworld", setup_seconds=180),
 }
 DATE = "2026-01-01"
+KEYS = "OPENAI_"
+"""Variables that begin so are the models' own, and no worker's."""
 WORKERS = Path(__file__).with_name("workers")
 _FIXED = {"PYTHONHASHSEED": "0", "COEVOLVE_DATE": DATE}
+_APPWORLD = "COEVOLVE_APPWORLD_"
 _PASSED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
@@ -46,14 +52,18 @@ class Launch(NamedTuple):
     """What a task record has in `env`."""
     command: list[str]
     environment: dict[str, str]
+    setup_seconds: float = 60
+    """How long opening a session may take, the first one's start of the benchmark included."""
 
 
 def find(env: str) -> Launch:
     """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
     if own := BUILT_IN.get(env):
         python = str(install.python(own.recipe)) if own.recipe else sys.executable
-        return Launch(env, [python, str(WORKERS / own.worker), *own.options], _small_environment())
-    return Launch(env, _command(env), {**os.environ, **_FIXED})
+        environment = _small_environment() | (_appworld() if own.recipe == appworld_root.NAME else {})
+        return Launch(env, [python, str(WORKERS / own.worker), *own.options], environment, own.setup_seconds)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(KEYS)}
+    return Launch(env, _command(env), {**inherited, **_FIXED})
 
 
 def recorded(env: str, named: str | None) -> str:
@@ -70,6 +80,13 @@ def recorded(env: str, named: str | None) -> str:
 def _small_environment() -> dict[str, str]:
     passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
     return {**passed, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", **_FIXED}
+
+
+def _appworld() -> dict[str, str]:
+    """Where its data are, and its options, which the user sets as variables of that prefix."""
+    options = {key: value for key, value in os.environ.items() if key.startswith(_APPWORLD)}
+    data = {appworld_root.VARIABLE: str(appworld_root.chosen()), f"{_APPWORLD}HOME": str(appworld_root.folder())}
+    return options | data | install.caches(appworld_root.NAME)
 
 
 def _command(env: str) -> list[str]:

@@ -16,7 +16,7 @@ from coevolve.records import Action, Start, Task, content_id
 
 T = TypeVar("T")
 AT_ONCE = 256
-"""Sessions open at a time."""
+"""Sessions open at a time, where the environment does not ask for fewer."""
 
 
 class Job(NamedTuple):
@@ -45,11 +45,12 @@ class Episode(NamedTuple):
 
 def replay(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
     """One episode per job, in order."""
-    return [done for first in range(0, len(jobs), AT_ONCE) for done in _batch(pool, jobs[first : first + AT_ONCE])]
+    most = min(AT_ONCE, pool.description.limits.sessions or AT_ONCE)
+    return [done for first in range(0, len(jobs), most) for done in _batch(pool, jobs[first : first + most])]
 
 
 def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
-    sessions = pool.open([job.start for job in jobs])
+    sessions = pool.open([job.start for job in jobs], [job.task.query if job.task else None for job in jobs])
     try:
         done = [
             s if isinstance(s, Fault) else Episode(s.opened, [[] for _ in job.turns])

@@ -38,10 +38,10 @@ class Limits(NamedTuple):
 class Session:
     """An open episode. One thread at a time may use it."""
 
-    __slots__ = ("ended", "generation", "id", "log", "opened", "slot", "start")
+    __slots__ = ("ended", "generation", "id", "log", "opened", "query", "slot", "start")
 
-    def __init__(self, id_: str, start: Start, slot: Slot):
-        self.id, self.start, self.slot = id_, start, slot
+    def __init__(self, id_: str, start: Start, slot: Slot, query: list[str] | None = None):
+        self.id, self.start, self.slot, self.query = id_, start, slot, query
         self.opened = Opened()
         self.log: list[tuple[int, Action, str]] = []
         """Turn, action, state after it: what a fresh worker has to replay."""
@@ -71,7 +71,8 @@ _encode = msgspec.json.encode
 
 
 def open_request(session: Session, limits: Limits) -> Request:
-    return Request("open", _encode({"session": session.id, "start": session.start}), limits.setup_seconds)
+    query = {} if session.query is None else {"query": session.query}
+    return Request("open", _encode({"session": session.id, "start": session.start, **query}), limits.setup_seconds)
 
 
 def step_request(session: Session, turn: int, actions: list[Action], limits: Limits) -> Request:

@@ -47,6 +47,10 @@ class Leaf(NamedTuple):
     step: int
     said: bool
     """Whether people have a phrase for it; without one, no request can ask for what is done with it."""
+    named: bool = False
+    """It stands for the row that it is in, and is no answer to anything."""
+    fact: bool = False
+    """It tells something about the row that it is in."""
 
 
 class Known:
@@ -66,7 +70,10 @@ class Known:
                 self.refused |= {(tool.app, canonical(value)) for value in step.action.arguments.values()}
             return []
         parts = leaves(output(step.observation))
-        found = [Leaf(key, value, tool.app, tool.name, self.steps, sayable(tool, key)) for key, value in parts]
+        found = [
+            Leaf(key, value, tool.app, tool.name, self.steps, sayable(tool, key), *_about_row(tool, key))
+            for key, value in parts
+        ]
         self.leaves += found
         return found
 
@@ -88,7 +95,7 @@ class Known:
 
     def anything(self, schema: dict[str, Any]) -> list[Leaf]:
         """Leaves that fit by their type, whatever their keys."""
-        return [leaf for leaf in self.leaves if leaf.said and fits(leaf.value, schema)]
+        return [leaf for leaf in self.leaves if leaf.said and not leaf.named and fits(leaf.value, schema)]
 
     def weight(self, app: str, value: Any) -> float:
         return REFUSED if (app, canonical(value)) in self.refused else 1.0
@@ -96,7 +103,14 @@ class Known:
 
 def sayable(tool: Tool, key: str) -> bool:
     """Whether the environment's language has a phrase for a key of the tool's output, or has no language at all."""
-    return tool.language is None or key in tool.language.refer
+    language = tool.language
+    return language is None or any(key in phrases for phrases in (language.refer, language.rows, language.facts))
+
+
+def _about_row(tool: Tool, key: str) -> tuple[bool, bool]:
+    """Whether a key names its row, and whether it tells something about it."""
+    language = tool.language
+    return (key in language.rows, key in language.facts) if language else (False, False)
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

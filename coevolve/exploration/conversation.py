@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Any
 
 from coevolve.agents.actions import parse_message
-from coevolve.agents.code import code_of
+from coevolve.agents.code import read
 from coevolve.agents.prompts import Message, function_schema, result_messages, user_message
 from coevolve.agents.transcript import clip
 from coevolve.environments.protocol import Opened, Tool
@@ -79,7 +79,11 @@ class Conversation:
         message = reply.message
         if self._code:
             self.messages.append(message)
-            return code_of(reply.text)
+            found = read(reply.text)
+            if found.issue:
+                self.hints += 1
+                self._answer(found.issue.hint)
+            return found.code
         parsed = parse_message(message, self.tools)
         if message.get("tool_calls"):
             message["tool_calls"] = message["tool_calls"][:1]
@@ -106,7 +110,7 @@ class Conversation:
 
     def _answer(self, text: str) -> None:
         """Answers the last reply, or its call."""
-        self.messages += result_messages(self.messages[-1], [text])
+        self.messages += [user_message(text)] if self._code else result_messages(self.messages[-1], [text])
 
     def _tried(self) -> list[str]:
         """Actions already tried in this state, by other episodes and by this one."""

@@ -3,7 +3,8 @@
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
 `Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
 that did from the same start state what another did is left out. One that meets a fault of the environment is dropped and
-counted; the run stops where every one was (`losses`). An action that ends its session (`Result.fatal`) ends its episode only.
+counted; the run stops where every one was (`losses`), and where every one ended before the model's first action, as with a
+context too small for the tools. An action that ends its session (`Result.fatal`) ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
 laptop experiments (coverage of the inventory does most of the work, so guided mode always mixes it in).
@@ -20,7 +21,8 @@ from msgspec.structs import replace
 
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.losses import Losses
-from coevolve.errors import Unreachable, UsageError
+from coevolve.environments.replay import Job, replay
+from coevolve.errors import CoevolveError, Unreachable, UsageError
 from coevolve.exploration.context import Focus, choose, merge
 from coevolve.exploration.lockstep import Done, Finished, run, step_of
 from coevolve.exploration.memory import Memory
@@ -45,8 +47,10 @@ class Tally:
 
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
-        self.contexts = self.lost = self.refused = self.repeated = 0
+        self.contexts = self.lost = self.refused = self.repeated = self.idle = 0
         self.losses = Losses("episodes")
+        self.why = ""
+        """What ended the last one of the `idle` episodes, which a model left before the first action."""
 
     def add(self, exploration: Exploration) -> None:
         steps = exploration.steps
@@ -58,6 +62,11 @@ class Tally:
             "new states": exploration.visited,
         }
         self.by_mode.setdefault(exploration.mode, Counter()).update(counts)
+
+    def stop(self) -> None:
+        """Raises CoevolveError where the model acted in no episode so far."""
+        if self.idle and not sum(counts["steps"] for counts in self.by_mode.values()):
+            raise CoevolveError(f"all {self.idle} explorations ended before the first action, the last one: {self.why}")
 
     def notes(self, resumed: int = 0) -> list[str]:
         """`12 contexts`, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out of the ordinary."""
@@ -72,6 +81,8 @@ class Tally:
             found.append(f"{self.refused} reflections refused")
         if self.lost:
             found.append(f"lost {self.lost} episodes for want of a usable reply")
+        if self.idle:
+            found.append(f"{self.idle} episodes without an action")
         if self.losses.lost:
             found.append(f"dropped {self.losses.lost} episodes that met faults of the environment")
         return found
@@ -96,11 +107,12 @@ def explore(
     """Explorations in the order of their plans. `tasks` is what there is so far: coverage counts it, recipes come from it.
     `mind` is the model that explores, in place of the programs.
 
-    Raises UsageError for an unknown mode, for signals of another environment and, without a model, for an environment whose
-    actions are code; Unreachable for one without tools, or when every episode meets a fault; with a model, what its calls raise.
+    Raises UsageError for an unknown mode, for signals of another environment and, without a model, for an environment that takes
+    nothing but code; Unreachable for one without tools, or when every episode meets a fault; with a model, what its calls raise,
+    and CoevolveError when it acts in no episode.
     """
     check(settings)
-    if pool.description.actions != "calls" and mind is None:
+    if pool.description.actions != "calls" and pool.description.code is None and mind is None:
         raise UsageError(f"{pool.name} takes code as actions: exploring it needs a model")
     if pool.description.actions == "calls" and not pool.tools:
         raise Unreachable(f"{pool.name}: describes no tools, there is nothing to explore")
@@ -124,6 +136,7 @@ def explore(
                 seen.add(exploration.id)
                 tally.add(exploration)
                 yield exploration
+        tally.stop()
 
 
 def _block(
@@ -135,7 +148,9 @@ def _block(
     tally.lost += sum(plan.lost for plan in missing)
     for plan, episode, fault, lost in runs(pool, [plan for plan in missing if not plan.lost], memory, settings):
         finished[plan.key] = episode
-        if episode:
+        if episode and fault:
+            tally.idle, tally.why = tally.idle + 1, fault
+        elif episode:
             journal.put(plan.key, episode)
         elif lost:
             tally.lost += 1
@@ -208,13 +223,14 @@ def _holds_bigram(signal: Signal) -> bool:
 
 def _replay(tasks: list[Task], pool: Pool) -> list[list[Step]]:
     """The solutions' steps with their observations; [] where the environment failed."""
-    sessions = pool.open([task.start for task in tasks])
-    actions = [[action for turn in task.solution for action in turn] for task in tasks]
-    asked = [i for i, session in enumerate(sessions) if not isinstance(session, Fault)]
-    answers = pool.step([(sessions[i], 0, actions[i]) for i in asked])
-    pool.close([sessions[i] for i in asked])
-    found: list[list[Step]] = [[] for _ in tasks]
-    for i, answer in zip(asked, answers, strict=True):
-        if not isinstance(answer, Fault):
-            found[i] = [step_of(action, result) for action, result in zip(actions[i], answer, strict=False)]
-    return found
+    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    return [
+        []
+        if isinstance(episode, Fault)
+        else [
+            step_of(action, result)
+            for actions, results in zip(task.solution, episode.results, strict=True)
+            for action, result in zip(actions, results, strict=False)
+        ]
+        for task, episode in zip(tasks, episodes, strict=True)
+    ]

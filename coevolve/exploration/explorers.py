@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import fits, literal, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import fits, literal, lookup_only, properties, required, resemblance, shapes
 from coevolve.exploration.memory import Recipe, is_goal
 from coevolve.exploration.pattern import Pattern, repeat
 from coevolve.exploration.search import achieve, attempt, relay
 from coevolve.exploration.situation import Explorer, Situation
+from coevolve.provenance import trivial
 
 PATIENCE = 30
 """Steps that coverage spends on one target."""
@@ -21,6 +22,8 @@ CURIOSITY = 6
 """Steps that the curious explorer spends on one tool."""
 RELAY = 0.5
 """How often the curious explorer repeats what worked with an observed argument, rather than passing on what it just saw."""
+TELL = 0.4
+"""How often it tells the user a fact that it just read."""
 GOAL = 3.0
 """How much rather the curious explorer takes a tool that a task can be about."""
 
@@ -39,6 +42,7 @@ def curious(here: Situation) -> Explorer:
         tool = _most_curious(here)
         recipe = yield from achieve(here, tool, CURIOSITY)
         if recipe is None:
+            yield from _tell(here)
             continue
         if here.rng.random() < RELAY:
             yield from relay(here, tool, recipe)
@@ -74,6 +78,22 @@ def _pass_on(here: Situation) -> Explorer:
         shape = recipe.shape if recipe and name in recipe.shape else (*required(tool), name)
         whole = recipe._replace(shape=shape) if recipe else Recipe(shape)
         yield from attempt(here, tool, whole, {name: leaf.value}, leaf.tool)
+
+
+def _tell(here: Situation) -> Explorer:
+    """Now and then hands a fact that the last step showed to a tool that takes any: an answer to the user."""
+    facts = [leaf for leaf in here.fresh if leaf.fact and not trivial(leaf.value)]
+    takers = [
+        (tool, name)
+        for tool in (here.tools.values() if facts else ())
+        for name in properties(tool)
+        if is_goal(tool) and lookup_only(tool, name) and not here.memory.producers(name)
+    ]
+    if takers and here.rng.random() < TELL:
+        tool, name = here.rng.choice(takers)
+        leaf = here.rng.choice(facts)
+        if fits(leaf.value, properties(tool)[name]):
+            yield from attempt(here, tool, Recipe(required(tool)), {name: leaf.value}, leaf.tool)
 
 
 def cover(here: Situation, targets: Sequence[str]) -> Explorer:

@@ -31,7 +31,7 @@ class Finished(Struct, frozen=True):
 
 class Done(NamedTuple):
     """A plan and what became of it: the episode, or the fault of the environment for which it was dropped, or lost because
-    a model gave no reply."""
+    a model gave no reply. `fault` of an episode says why it ended before its first action."""
 
     plan: Plan
     episode: Finished | None

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from coevolve.agents.code_calls import api_calls
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.arguments import Shape, leaves, resemblance, sayable
 from coevolve.provenance import output
@@ -64,7 +65,7 @@ class Memory:
         self.vain: Counter[str] = Counter()
         self.helped: Counter[tuple[str, str, str]] = Counter()
         self.failed: Counter[tuple[str, str, str]] = Counter()
-        self.keys = {tool.name: set(tool.language.refer if tool.language else ()) for tool in tools.values()}
+        self.keys = {tool.name: set(phrases_of(tool)) for tool in tools.values()}
 
     def learn(self, exploration: Exploration, lessons: Iterable[Lesson], opened: str) -> int:
         """Takes up an episode that began in the state `opened`; returns how many states it saw for the first time."""
@@ -112,7 +113,7 @@ class Memory:
     def learn_task(self, task: Task) -> None:
         """A task's goal tools and how its solution used them."""
         calls = [action for turn in task.solution for action in turn if isinstance(action, Call)]
-        names = [call.tool for call in calls if call.tool in self.tools]
+        names = [name for name in called(task) if name in self.tools]
         self.used.update(names)
         for goal in sorted(set(goals_of(task, self.tools))):
             self.used[goal] += GOAL_WEIGHT - 1
@@ -158,6 +159,12 @@ class Memory:
         )
 
 
+def phrases_of(tool: Tool) -> list[str]:
+    """Keys of the tool's outputs that people have a phrase for."""
+    language = tool.language
+    return [*language.refer, *language.rows, *language.facts] if language else []
+
+
 def is_goal(tool: Tool) -> bool:
     """Whether a task can be about this tool: it changes state or its response is checked, and people ask for it."""
     if tool.read_only and not tool.checked:
@@ -170,8 +177,13 @@ def goals_of(task: Task, tools: dict[str, Tool]) -> list[str]:
     named = [part.rpartition("/")[0] or part for part in task.kind.split("+")]
     if task.kind and all(name in tools for name in named):
         return named
-    calls = [action.tool for turn in task.solution for action in turn if isinstance(action, Call)]
-    return [name for name in calls if name in tools and is_goal(tools[name])]
+    return [name for name in called(task) if name in tools and is_goal(tools[name])]
+
+
+def called(task: Task) -> list[str]:
+    """Names of the tools that the task's solution calls, in order; in code, those of its API calls."""
+    actions = (action for turn in task.solution for action in turn)
+    return [name for action in actions for name in ([action.tool] if isinstance(action, Call) else api_calls(action))]
 
 
 def recipe_of(calls: list[Call], goal: str, tools: dict[str, Tool]) -> Recipe | None:

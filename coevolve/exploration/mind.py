@@ -6,7 +6,8 @@ every prompt is a pure function of the inputs, the settings and the model's earl
 in the ledger. `sample` numbers an episode's calls by the episode, so that two rounds from one start state differ.
 
 A reply that is no reply (`BadReply`) loses its episode, or its context's episodes: counted, not journaled, asked again by a
-rerun. A conversation that outgrows the model's context ends its episode.
+rerun. A conversation that outgrows the model's context ends its episode. An episode that ends before its first action says why,
+and is not journaled: a rerun asks again, at no cost where the ledger has the reply.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from coevolve.records import Call, Step, Usage
 
 EVIDENCE_TOKENS = 4000
 """Of trajectories in one reflection."""
-LOST = "the model gave no usable reply"
+CUT, SILENT, UNREADABLE = (
+    "the model's reply was cut at its limit of tokens",
+    "the model's reply held no action",
+    "the model's replies could not be read",
+)
+"""Why an episode ended."""
 
 
 class Mind:
@@ -92,7 +98,8 @@ class Mind:
             if fault:
                 return fault
             exploration = exploration_of(pool, plan, start, episode.steps, settings, episode.usage)
-            return Done(plan, Finished(exploration, _lessons(episode.steps, pool.tools), session.opened.state))
+            finished = Finished(exploration, _lessons(episode.steps, pool.tools), session.opened.state)
+            return Done(plan, finished, "" if episode.steps else episode.end)
 
         try:
             yield from self.models.each(opened, play)
@@ -107,6 +114,8 @@ class _Episode:
         self._talk = Conversation(plan, session.opened, memory, pool.description.actions == "code", rng)
         self.steps: list[Step] = []
         self.usage = Usage()
+        self.end = ""
+        """Why there was no further action, where the model gave none."""
 
     async def play(self) -> Done | None:
         """Plays the episode; None, or what it was lost to."""
@@ -116,7 +125,8 @@ class _Episode:
                 reply = await self._ask()
             except BadReply:
                 return Done(self._plan, None, lost=True)
-            except Full:
+            except Full as error:
+                self.end = str(error)
                 return None
             hints = self._talk.hints
             action = None if reply.truncated else self._talk.take(reply)
@@ -130,6 +140,7 @@ class _Episode:
                 if answer[0].fatal:
                     return None
             elif self._talk.hints == hints or self._talk.hints >= HINTS:
+                self.end = CUT if reply.truncated else SILENT if self._talk.hints == hints else UNREADABLE
                 return None
         return None
 

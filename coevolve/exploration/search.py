@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Any
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import Shape, fits, literal, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import Shape, fits, literal, lookup_only, properties, required, resemblance, shapes
 from coevolve.exploration.memory import WORKED, Recipe
 from coevolve.exploration.situation import Situation, outcome_of
 from coevolve.records import Call, Step
@@ -122,13 +122,20 @@ def inform(here: Situation, tool: Tool, shape: Shape) -> Generator[Call, Step, N
 def _informants(here: Situation, tool: Tool, parameter: str) -> list[str]:
     own = [n for n in here.memory.producers(parameter, tool.app) if n in here.tools and n != tool.name]
     if own:
-        return here.rng.sample(own, len(own))
+        ready = [n for n in own if not _blind(here, here.tools[n])] or own
+        return here.rng.sample(ready, len(ready))
     other = [n for n in here.memory.producers(parameter) if n in here.tools and n != tool.name]
     if other:
         return sorted(other, key=lambda name: (here.memory.pairs[name, tool.name], here.rng.random()))
     called = {step.action.tool for step in here.steps}
     unseen = [s.name for s in here.siblings(tool) if s.read_only and s.name not in called]
     return here.rng.sample(unseen, len(unseen))
+
+
+def _blind(here: Situation, tool: Tool) -> bool:
+    """Whether it cannot be called without a value that is to be looked up and was not."""
+    wanted = [name for name in required(tool) if lookup_only(tool, name)]
+    return bool(here.missing(tool, tuple(wanted)))
 
 
 def relay(here: Situation, tool: Tool, recipe: Recipe) -> Generator[Call, Step, None]:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from coevolve.errors import WriteFailed
 from coevolve.jsonl import encode, warn
 from coevolve.models.chat import Reply
+from coevolve.records import Usage
 
 SHORTEST, LONGEST = 0.02, 0.5
 """Seconds between two looks at a lock that another process holds."""
@@ -52,6 +53,12 @@ class Entry(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     retries: int = 0
     cost: float | None = None
+    estimated: Usage | None = None
+    """Tokens, where the server's reply did not count them."""
+    unusable: str | None = None
+    """Why there is no answer; `reply` has its usage only. The question is open, and asked again."""
+    wasted: Usage = Usage()
+    """What all answers to this question took that could not be used."""
 
 
 _decoder = msgspec.json.Decoder(Entry)

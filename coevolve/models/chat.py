@@ -4,8 +4,13 @@
 nothing else; not the server, so that recorded answers serve anywhere. A model that is retrained needs a name of its own.
 
 `reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field (``reasoning_content``,
-``reasoning``) or from a ``<think>`` block that leads the text; tool calls as they are. A choice without text and calls is a
-BadReply, unless the token limit cut it off.
+``reasoning``) or from a ``<think>`` block that leads the text; tool calls, and the older `function_call`. A choice without text,
+calls and reasoning is a BadReply, unless the token limit cut it off, or the request says that silence is a reply (a policy's: it
+hands back) and the model itself ended it there.
+
+Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no API takes or with arguments
+that are no JSON object makes text of all calls, in ``<tool_call>`` tags, for the parser of actions to read or to answer with a
+hint. So no later request holds a call that a server would refuse. Reasoning that never ended stays in the text.
 """
 
 from __future__ import annotations
@@ -24,11 +29,23 @@ from coevolve.records import Usage, canonical
 Message = dict[str, Any]
 
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
 
 
+UNANSWERED = "the model gave no reply: "
+"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and no environment's fault."""
+
+
 class BadReply(CoevolveError):
-    """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never journaled."""
+    """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never an answer from the journal.
+
+    `usage` and `cached_tokens` are what it took all the same, as in a `Reply`.
+    """
+
+    def __init__(self, reason: str, usage: Usage = Usage(), cached_tokens: int = 0):
+        self.usage, self.cached_tokens = usage, cached_tokens
+        super().__init__(UNANSWERED + reason)
 
 
 class Full(CoevolveError):
@@ -61,6 +78,8 @@ class Request(Struct, frozen=True, kw_only=True):
     prompt_version: str = ""
     extra: dict[str, Any] = {}
     """Further fields of the request's body, as the server takes them; null removes one."""
+    may_be_silent: bool = False
+    """An empty answer is a reply. Says how the answer is read, and is no part of the key."""
 
     def key(self) -> str:
         """32 hex digits."""
@@ -102,62 +121,65 @@ class Reply(Struct, frozen=True, omit_defaults=True):
         return message
 
 
-class _Function(Struct):
-    name: str
-    arguments: str | dict[str, Any] | None = ""
-
-
-class _Call(Struct):
-    function: _Function | None = None
-    id: str | None = None
-
-
 class _Message(Struct):
-    content: str | list[dict[str, Any]] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_Call] | None = None
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
 
 
 class _Choice(Struct):
     message: _Message
-    finish_reason: str | None = None
-
-
-class _Cached(Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
+    finish_reason: Any = None
 
 
 class _Answer(Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
+    error: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Answer)
+MOST_TOKENS = 2**53
+"""Of one call; a server that says more counts nothing."""
 
 
-def reply(body: bytes, names: dict[str, str] | None = None) -> Reply:
+def reply(body: bytes, names: dict[str, str] | None = None, may_be_silent: bool = False) -> Reply:
     """The first choice of a chat completion. `names` maps the tool names of the server to ours. Raises BadReply."""
     answer = _decode(body)
+    used = _used(answer.usage)
     if not answer.choices:
-        raise BadReply("the server's answer holds no choice")
+        said = f": {json.dumps(answer.error, ensure_ascii=False)}" if answer.error else ""
+        raise BadReply(f"the server's answer holds no choice{said}", *used)
     choice = answer.choices[0]
-    text, reasoning = _split(choice.message)
-    calls = [_call(i, call, names or {}) for i, call in enumerate(choice.message.tool_calls or []) if call.function]
     truncated = choice.finish_reason == "length"
-    if not (text.strip() or calls or truncated):
-        raise BadReply(f"the model's reply is empty (finish_reason {choice.finish_reason})")
-    used = answer.usage or _Usage()
-    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else 0
-    usage = Usage(max(0, used.prompt_tokens or 0), max(0, used.completion_tokens or 0))
-    return Reply(text, reasoning, calls, truncated, usage, max(0, cached or 0))
+    text, reasoning = _split(choice.message, truncated)
+    found = choice.message.tool_calls or choice.message.function_call or []
+    found = found if isinstance(found, list) else [found]
+    calls = [_call(i, item, names or {}) for i, item in enumerate(found)]
+    if not all(calls):
+        tags = [f"<tool_call>\n{json.dumps(_function(item), ensure_ascii=False)}\n</tool_call>" for item in found]
+        text, calls = "\n".join([text, *tags] if text.strip() else tags), []
+    silent = may_be_silent and choice.finish_reason in (None, "stop")
+    if not (text.strip() or calls or reasoning or truncated or silent):
+        raise BadReply(f"it is empty (finish_reason {choice.finish_reason})", *used)
+    return Reply(text, reasoning, calls, truncated, *used)
+
+
+def _used(usage: Any) -> tuple[Usage, int]:
+    """Tokens, and those of the prompt that were cached; 0 for what a server leaves out, or where it says no number of tokens."""
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    return Usage(prompt, completion), min(cached, prompt)
+
+
+def _count(said: Any) -> int:
+    number = isinstance(said, int | float) and not isinstance(said, bool)
+    return int(said) if number and 0 <= said <= MOST_TOKENS and said == int(said) else 0
 
 
 def _decode(body: bytes) -> _Answer:
@@ -176,24 +198,50 @@ def _whole(value: Any) -> Any:
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _split(message: _Message) -> tuple[str, str]:
-    """Text and reasoning."""
-    content = message.content or message.refusal or ""
-    if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content)
+def _split(message: _Message, truncated: bool) -> tuple[str, str]:
+    """Text and reasoning. Reasoning in the text that isn't ended by its mark, nor by the token limit, is text."""
+    content = _text(message.content) or _text(message.refusal)
     reasoning = message.reasoning_content or message.reasoning
-    if reasoning:
+    if reasoning and isinstance(reasoning, str):
         return content, reasoning
     thought = _THINK.match(content)
+    if thought and "</think>" not in content and not truncated:
+        return content, ""
     if not thought and "<think>" not in content:  # a template that ends in <think> leaves it out of the reply
         thought = _OPENED_BY_TEMPLATE.match(content)
     return (content[thought.end() :], thought[1].strip()) if thought else (content, "")
 
 
-def _call(index: int, call: _Call, names: dict[str, str]) -> dict[str, Any]:
-    function = call.function
-    arguments = function.arguments or ""
+def _text(content: Any) -> str:
+    """A message's content, which may come in parts."""
+    if isinstance(content, list):
+        return "".join(_text(part.get("text")) if isinstance(part, dict) else _text(part) for part in content)
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _function(item: Any) -> Any:
+    """What a call calls and with what, as it came."""
+    return item["function"] if isinstance(item, dict) and isinstance(item.get("function"), dict) else item
+
+
+def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
+    """The call in OpenAI's shape, its arguments as text; None where no server would take it back."""
+    function = _function(item)
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return None
+    arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
-    named = {"name": names.get(function.name, function.name), "arguments": arguments}
-    return {"id": call.id or f"call_{index}", "type": "function", "function": named}
+    sent = function["name"]
+    if not (_is_object(arguments) and (sent in names or _NAME.fullmatch(sent))):
+        return None
+    id_ = item.get("id")
+    named = {"name": names.get(sent, sent), "arguments": arguments}
+    return {"id": id_ if id_ and isinstance(id_, str) else f"call_{index}", "type": "function", "function": named}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return not text.strip() or isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -10,10 +10,17 @@ suffix alone has the same tokens as inside the whole text.
 
 A template without a `tool` role gets the results as a user message. No template, or one that ends no turn by a special
 token, is a UsageError.
+
+What a user or a tool says is data: ``<|im_start|>`` or ``</think>`` in it are characters, never the tokens that frame a
+conversation, so no observation can pose as a turn. The text is still the template's, byte for byte; it is cut inside such
+words before it is tokenised, and without them its tokens are those of the whole. The words are the tokenizer's special tokens
+and those added ones in angle or square brackets that the template writes. System messages and earlier replies are ours and the policy's: they are left
+as they are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +33,11 @@ Message = dict[str, Any]
 Render = Callable[[list[Message], list[dict[str, Any]]], str]
 
 MARKER = "marker-of-the-reply"
+OURS = ("system", "assistant")
+"""Roles whose text may hold control words."""
+PRIVATE = range(0xE000, 0xF900)
+"""Characters without a meaning, of which one that the data lacks marks the cuts."""
+_FRAME_WORD = re.compile(r"[<\[]\S+[>\]]")
 CACHE = 50_000
 """Suffixes kept: environments answer with the same few texts again and again."""
 
@@ -37,6 +49,7 @@ class Chat:
         self.tokenizer, self._text = tokenizer, render
         self._suffixes: dict[tuple[tuple[str, str], ...], list[int]] = {}
         self._dummy = [{"role": "user", "content": "x"}, {"role": "assistant", "content": MARKER}]
+        self._controls = self._control_words()
         self.end, self._end_text = self._end_of_turn()
         self._tool_role = self._has_tool_role()
 
@@ -45,7 +58,7 @@ class Chat:
         from jinja2 import TemplateError
 
         try:
-            return self.encode(self._render(messages, tools or None, True))
+            return self._tokens(messages, lambda told: self._render(told, tools or None, True))
         except TemplateError as error:
             name = self.tokenizer.name_or_path
             raise UsageError(f"{name}: its chat template cannot show this conversation: {error}") from None
@@ -56,9 +69,31 @@ class Chat:
         if key not in self._suffixes:
             if len(self._suffixes) >= CACHE:
                 self._suffixes.clear()
-            tail = self._after_marker([*self._dummy, *self._known_roles(messages)], True)
-            self._suffixes[key] = self.encode(tail[tail.index(self._end_text) + len(self._end_text) :])
+            self._suffixes[key] = self._tokens(self._known_roles(messages), self._tail)
         return self._suffixes[key]
+
+    def _tail(self, messages: list[Message]) -> str:
+        """The text between the end token of a reply and the start of the next one."""
+        tail = self._after_marker([*self._dummy, *messages], True)
+        return tail[tail.index(self._end_text) + len(self._end_text) :]
+
+    def _tokens(self, messages: list[Message], render: Callable[[list[Message]], str]) -> list[int]:
+        """The ids of a rendering, cut inside the control words that its data holds."""
+        text = render(messages)
+        if not any(m["role"] not in OURS and self._controls.search(str(m["content"])) for m in messages):
+            return self.encode(text)
+        cut = next(mark for mark in map(chr, PRIVATE) if mark not in text)
+        parts = render([self._without_controls(message, cut) for message in messages]).split(cut)
+        return [id_ for part in parts for id_ in self.encode(part)]
+
+    def _without_controls(self, message: Message, cut: str) -> Message:
+        if message["role"] in OURS:
+            return message
+        return {**message, "content": self._broken(message["content"], cut)}
+
+    def _broken(self, text: str, cut: str) -> str:
+        """The text with a cut after the first character of each control word."""
+        return self._controls.sub(lambda word: word[0][0] + cut + self._broken(word[0][1:], cut), text)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -73,6 +108,16 @@ class Chat:
 
     def _after_marker(self, messages: list[Message], generate: bool) -> str:
         return self._render(messages, None, generate).partition(MARKER)[2]
+
+    def _control_words(self) -> re.Pattern[str]:
+        """What would become a token of the frame."""
+        frame = str(self.tokenizer.chat_template or "")
+        if self._text:
+            frame += self._text([*self._dummy, {"role": "tool", "content": "x"}], [{}])
+        added = self.tokenizer.added_tokens_decoder.values()
+        words = {t.content for t in added if t.special or (_FRAME_WORD.fullmatch(t.content) and t.content in frame)}
+        longest = sorted((word for word in words if len(word) > 1), key=lambda word: (-len(word), word))
+        return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
 
     def _end_of_turn(self) -> tuple[int, str]:
         """The special token that the template puts after a reply."""

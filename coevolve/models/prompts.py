@@ -1,8 +1,9 @@
 """Prompts: readable jinja2 files of the package folder ``coevolve/prompts``, each versioned by the hash of what it says.
 
 `load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's folder (`--prompts DIR`), which
-need not hold them all. A file may include others of the folder; the version covers those too. Undefined variables are
-errors. A name in the user's folder that the package has not is refused: it would change nothing.
+need not hold them all. A file may include others of the folder; the version covers those too. A name in the user's folder that
+the package has not is refused: it would change nothing. `load` renders `EXAMPLES`, so that a file that cannot be read or
+rendered, that uses a variable which no stage gives, includes itself or says nothing is refused before anything is begun.
 
 ``{{ text | data }}`` fences what an environment said, so that the model can tell it from instructions: the fence's name is a
 hash of the text, and no text can hold the hash of itself.
@@ -11,21 +12,52 @@ hash of the text, and no text can hold the hash of itself.
 from __future__ import annotations
 
 import hashlib
-import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from coevolve.errors import MissingDependency, UsageError
+from coevolve.errors import MissingDependency, UsageError, installation
 from coevolve.records import content_id
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SUFFIX = ".jinja"
-_PARTS = re.compile(r"\{%-?\s*(?:include|extends|import|from)\s+[\"']([^\"']+)[\"']")
+_STEPS = '{"step": 0, "tool": "shop.add", "arguments": {"item": "milk"}, "observation": "{}"}'
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "abstract": {
+        "most": 4,
+        "goals": 2,
+        "code": False,
+        "notes": "Where: at the end",
+        "explorations": [{"steps": _STEPS, "known": {"item": ["milk"]}, "observation": "a shop"}],
+        "tools": ["shop.add: Adds an item."],
+    },
+    "data_rule": {},
+    "explore": {
+        "mode": "guided",
+        "code": False,
+        "steps": 15,
+        "notes": "Where: at the end",
+        "aim": ["shop.add"],
+        "known": {"item": ["milk"]},
+        "observation": "a shop",
+        "seldom": ["shop.pay"],
+        "tried": ["shop.add(item) ×1"],
+        "tools": [],
+    },
+    "observe": {"observation": "{}", "error": "not_found", "changed": True, "left": 3, "tried": ["shop.add(item) ×1"]},
+    "reflect": {
+        "facts": "it failed",
+        "query": ["I need milk."],
+        "pattern": ["^", "shop.add"],
+        "trajectories": [{"outcome": "failure (done)", "steps": _STEPS}],
+        "tools": ["shop.add: Adds an item."],
+    },
+}
+"""What the stages give to each prompt, by example: the variables that a file of the user's may use."""
 
 
 class Prompt(NamedTuple):
@@ -36,19 +68,29 @@ class Prompt(NamedTuple):
 
     def render(self, **values: Any) -> str:
         """The text, without white space at its ends. Raises UsageError for a variable that the stage doesn't give."""
-        from jinja2 import TemplateError
-
         try:
             return self.environment.get_template(self.name + SUFFIX).render(values).strip()
-        except TemplateError as error:
-            raise UsageError(f"prompt {self.name}: {error}") from error
+        except Exception as error:  # a template is a program of the user's, and may fail in any way
+            raise UsageError(f"prompt {self.name}: {error or type(error).__name__}") from error
 
 
 def load(name: str, directory: str | None = None) -> Prompt:
-    """Raises UsageError for a wrong folder or a template that cannot be read, MissingDependency without jinja2."""
+    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without jinja2."""
     sources = _sources(directory)
     environment = _environment(sources)
-    return Prompt(name, content_id(*_closure(name + SUFFIX, sources)), environment)
+    prompt = Prompt(name, content_id(*sorted(_closure(name + SUFFIX, sources, environment).items())), environment)
+    for example in _examples(name):
+        if not prompt.render(**example) and example == EXAMPLES[name]:
+            raise UsageError(f"prompt {name}: it says nothing")
+    return prompt
+
+
+def _examples(name: str) -> list[dict[str, Any]]:
+    """The example, and one in which nothing is there that may be missing, as code."""
+    full = EXAMPLES[name]
+    given = ("explorations",)  # never empty
+    none = {k: type(v)() if isinstance(v, str | list | dict) and k not in given else v for k, v in full.items()}
+    return [full, none | ({"code": True, "mode": "curious"} if "code" in full else {})]
 
 
 def fence(text: Any) -> str:
@@ -69,32 +111,49 @@ def _sources(directory: str | None) -> dict[str, str]:
         return own
     if not Path(directory).is_dir():
         raise UsageError(f"--prompts {directory}: no such folder")
-    theirs = {path.name: path.read_text() for path in sorted(Path(directory).glob("*" + SUFFIX))}
+    theirs = {path.name: _text(path) for path in sorted(Path(directory).glob("*" + SUFFIX))}
     if unknown := sorted(theirs.keys() - own.keys()):
         raise UsageError(f"--prompts {directory}: unknown {', '.join(unknown)}; there are {', '.join(sorted(own))}")
     return own | theirs
 
 
-def _closure(name: str, sources: dict[str, str]) -> list[tuple[str, str]]:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"--prompts: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--prompts: {path}: it is no UTF-8 text") from error
+
+
+def _closure(
+    name: str, sources: dict[str, str], environment: Environment, above: tuple[str, ...] = ()
+) -> dict[str, str]:
     """The template and all it includes, with their texts."""
-    found: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        part = waiting.pop()
-        if part in found:
-            continue
-        if part not in sources:
-            raise UsageError(f"prompt {name}: there is no {part}; there are {', '.join(sorted(sources))}")
-        found[part] = sources[part]
-        waiting += _PARTS.findall(sources[part])
-    return sorted(found.items())
+    from jinja2 import TemplateSyntaxError, meta
+
+    what = f"prompt {(above or (name,))[0].removesuffix(SUFFIX)}"
+    if name not in sources:
+        raise UsageError(f"{what}: there is no {name}; there are {', '.join(sorted(sources))}")
+    if name in above:
+        raise UsageError(f"{what}: {name} includes itself")
+    try:
+        parts = list(meta.find_referenced_templates(environment.parse(sources[name])))
+    except (TemplateSyntaxError, RecursionError) as error:
+        raise UsageError(f"{what}: {name}: {error}") from error
+    found = {name: sources[name]}
+    for part in parts:
+        if part is None:
+            raise UsageError(f"{what}: {name}: what it includes has to be written out")
+        found |= _closure(part, sources, environment, (*above, name))
+    return found
 
 
 def _environment(sources: dict[str, str]) -> Environment:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingDependency("jinja2 (needed for prompts)", "pip install 'coevolve[models]'") from error
+        raise MissingDependency("jinja2 (needed for prompts)", installation("models")) from error
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(

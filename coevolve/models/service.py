@@ -4,7 +4,8 @@
         for found in models.each(contexts, explore_one):      # explore_one is a coroutine function: await models.chat(…)
             ...
 
-A question that the journal answers costs nothing. The same question asked twice at a time is one call. When an error or a
+A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid for, so it counts, and the
+journal knows what it took: a rerun asks again, with that much less of its budget of tokens and cost. The same question asked twice at a time is one call. When an error or a
 budget ends the stage, calls in flight are let finish, for one attempt's time at most, and are kept; an interrupt cuts
 them off. `each` runs on an event loop of its own that stands still between two results.
 """
@@ -12,6 +13,7 @@ them off. `each` runs on an event loop of its own that stands still between two 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
@@ -20,12 +22,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from coevolve.errors import CoevolveError
+from coevolve.errors import CoevolveError, UsageError
 from coevolve.models import structured
 from coevolve.models.call_journal import Asked, CallJournal, Entry
 from coevolve.models.chat import BadReply, Rejected, Reply, Request
 from coevolve.models.openai_chat import ChatClient
-from coevolve.models.spending import Limits, Spending, Totals, read_prices
+from coevolve.models.spending import Limits, Spending, Totals, estimate, read_prices
+from coevolve.records import Usage
 from coevolve.runs import home
 
 A = TypeVar("A")
@@ -34,6 +37,10 @@ T = TypeVar("T")
 
 AHEAD = 8
 """Results that may wait for an earlier one, as a multiple of the width."""
+
+
+OURS = ("messages", "model", "n", "stream", "tools")
+"""Fields of a request that are never the user's `extra`: the stage sends them, or reads replies as if they were not sent."""
 
 
 class Options(Struct, frozen=True):
@@ -53,13 +60,15 @@ class Options(Struct, frozen=True):
     """A file, see `spending`."""
     limits: Limits = Limits()
     extra: dict[str, Any] = {}
-    """Further fields of every request."""
+    """Further fields of every request, none of `OURS`."""
 
 
 class Models:
     """`stage` names the totals."""
 
     def __init__(self, stage: str, options: Options = Options()):
+        if refused := sorted(options.extra.keys() & OURS):
+            raise UsageError(f"--request-extra: {', '.join(refused)} cannot be set or removed there")
         self.options = options
         self.spending = Spending(stage, options.limits, read_prices(options.prices) if options.prices else None)
         self.kept: int | None = None
@@ -69,6 +78,8 @@ class Models:
         self._runner = asyncio.Runner()
         self._asking: dict[str, asyncio.Task[Reply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
+        self._wasted: set[str] = set()
+        """Requests whose unusable answers the budget knows of."""
         self._closing = False
 
     def __enter__(self) -> Models:
@@ -151,9 +162,9 @@ class Models:
 
     def _find(self, key: str, model: str) -> Reply | None:
         entry = self._journal.get(key)
-        if entry is None:
+        if entry is None or entry.unusable:
             return None
-        self.spending.of(model).reused.add(entry.reply, entry.seconds, entry.retries, entry.cost)
+        self.spending.of(model).reused.add(entry.reply, entry.seconds, entry.retries, entry.cost, entry.estimated)
         return entry.reply
 
     async def _ask(self, key: str, request: Request) -> Reply:
@@ -164,31 +175,48 @@ class Models:
                 return found
             if self._closing:
                 raise asyncio.CancelledError
+            before = self._journal.get(key)
+            if before and key not in self._wasted:
+                self._wasted.add(key)
+                self.spending.waste(request.model, before.wasted)
             self.spending.begin(request.model)
-            return await self._call(key, request)
+            return await self._call(key, request, before.wasted if before else Usage())
 
-    async def _call(self, key: str, request: Request) -> Reply:
-        totals = self.spending.of(request.model)
+    async def _call(self, key: str, request: Request, wasted: Usage) -> Reply:
+        """Asks, and keeps what came. `wasted` is what earlier answers to this took that could not be used."""
+        totals, began = self.spending.of(request.model), time.monotonic()
         try:
             reply, retries, seconds = await self._client.complete(request)
-        except BadReply:
+        except BadReply as error:
             totals.bad += 1
+            nothing = Reply(usage=error.usage, cached_tokens=error.cached_tokens)
+            entry = self._entry(key, request, nothing, 0, round(time.monotonic() - began, 3))
+            took = entry.estimated or entry.reply.usage
+            wasted = Usage(wasted.prompt_tokens + took.prompt_tokens, wasted.completion_tokens + took.completion_tokens)
+            self._keep(msgspec.structs.replace(entry, unusable=str(error), wasted=wasted))
+            self._wasted.add(key)
             raise
-        cost = self.spending.price(request.model, reply)
+        totals.silent += not (reply.text.strip() or reply.reasoning or reply.tool_calls or reply.truncated)
+        self._keep(self._entry(key, request, reply, retries, seconds))
+        return reply
+
+    def _entry(self, key: str, request: Request, reply: Reply, retries: int, seconds: float) -> Entry:
+        estimated = estimate(request, reply)
         last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
-        asked = Asked(request.model, request.prompt_version, request.sample, len(request.messages), last)
-        entry = Entry(
+        return Entry(
             key=key,
             stage=self.spending.stage,
-            asked=asked,
+            asked=Asked(request.model, request.prompt_version, request.sample, len(request.messages), last),
             reply=reply,
             seconds=seconds,
             retries=retries,
-            cost=cost,
+            cost=self.spending.price(request.model, reply, estimated),
+            estimated=estimated,
         )
+
+    def _keep(self, entry: Entry) -> None:
         self._journal.put(entry)
-        totals.paid.add(reply, seconds, retries, cost)
-        return reply
+        self.spending.pay(entry.asked.model, entry.reply, entry.seconds, entry.retries, entry.estimated)
 
     def _done(self, key: str, task: asyncio.Task[Reply]) -> None:
         del self._asking[key]

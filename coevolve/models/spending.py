@@ -1,9 +1,13 @@
 """What the calls of one command took, and where they have to stop.
 
 `Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid now and for answers found
-in the journal. `check` raises BudgetReached before a call that a limit forbids: calls in flight at that moment are finished
+in the journal. `begin` raises BudgetReached before a call that a limit forbids: calls in flight at that moment are finished
 and kept, so tokens and cost may end above their limit by what was in flight. A rerun starts a budget of its own and pays
-only what the journal lacks.
+only what the journal lacks; what answers took that could not be used counts again (`waste`) where it asks for those, so that
+a server that never says anything usable ends a budget however often the command is run.
+
+A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself: such calls are counted by
+`estimate`, said as `estimated`, and their cost is null. A limit of cost goes by the estimate's price.
 
 Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million tokens, in any currency;
 `cached` defaults to `prompt`. A model that is not in it has cost null, never 0.
@@ -14,15 +18,35 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from coevolve.errors import BudgetReached, UsageError
-from coevolve.models.chat import Reply
+from coevolve.models.chat import Reply, Request
+from coevolve.records import Usage, canonical
 
 RECORD = "model_calls.jsonl"
 """In a run directory: one line of totals per command and model."""
+
+
+BYTES_PER_TOKEN = 3
+"""Of an estimate, in UTF-8. Prose has more bytes a token, so that a budget ends early rather than late."""
+
+
+def estimate(request: Request, reply: Reply) -> Usage | None:
+    """What a call took, where the server does not say: no prompt has 0 tokens, and no words. None where it does."""
+    counted = reply.usage
+    said = [reply.text, reply.reasoning, *reply.tool_calls]
+    if counted.prompt_tokens and (counted.completion_tokens or not any(said)):
+        return None
+    asked = [request.messages, request.tools, request.schema]
+    return Usage(counted.prompt_tokens or _tokens_of(asked), counted.completion_tokens or _tokens_of(said))
+
+
+def _tokens_of(parts: Any) -> int:
+    return -(-len(canonical(parts)) // BYTES_PER_TOKEN)
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,11 +59,11 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     def figures(self) -> list[float]:
         return [self.prompt, self.completion, *([] if self.cached is None else [self.cached])]
 
-    def of(self, reply: Reply) -> float:
-        used = reply.usage
-        cached = self.prompt if self.cached is None else self.cached
-        fresh = used.prompt_tokens - reply.cached_tokens
-        return (fresh * self.prompt + reply.cached_tokens * cached + used.completion_tokens * self.completion) / 1e6
+    def of(self, used: Usage, cached_tokens: int) -> float:
+        cached_price = self.prompt if self.cached is None else self.cached
+        cached = min(cached_tokens, used.prompt_tokens)
+        prompt = (used.prompt_tokens - cached) * self.prompt + cached * cached_price
+        return (prompt + used.completion_tokens * self.completion) / 1e6
 
 
 def read_prices(path: str) -> dict[str, Price]:
@@ -67,16 +91,22 @@ class Spent(Struct):
     retries: int = 0
     seconds: float = 0.0
     cost: float | None = 0.0
+    estimated: int = 0
+    """Calls whose tokens are estimated, for the server did not count them."""
 
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def add(self, reply: Reply, seconds: float, retries: int, cost: float | None) -> None:
+    def add(
+        self, reply: Reply, seconds: float, retries: int, cost: float | None, estimated: Usage | None = None
+    ) -> None:
+        used = estimated or reply.usage
         self.calls += 1
-        self.prompt_tokens += reply.usage.prompt_tokens
+        self.estimated += estimated is not None
+        self.prompt_tokens += used.prompt_tokens
         self.cached_tokens += reply.cached_tokens
-        self.completion_tokens += reply.usage.completion_tokens
+        self.completion_tokens += used.completion_tokens
         self.retries += retries
         self.seconds = round(self.seconds + seconds, 3)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
@@ -89,6 +119,7 @@ class Spent(Struct):
         self.retries += other.retries
         self.seconds = round(self.seconds + other.seconds, 3)
         self.cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        self.estimated += other.estimated
 
 
 class Totals(Struct):
@@ -101,6 +132,8 @@ class Totals(Struct):
     """Answers that the journal had: paid by an earlier run."""
     bad: int = 0
     """Answers without content; a rerun asks again."""
+    silent: int = 0
+    """Empty replies of a policy, each of which handed its turn back."""
     repaired: int = 0
     """Structured answers whose JSON had to be repaired."""
     reasked: int = 0
@@ -124,7 +157,13 @@ class Totals(Struct):
 
     def _exceptions(self) -> dict[str, int]:
         retries, names = self.paid.retries, ("reasked", "repaired", "rejected")
-        return {"retries": retries, **{n: getattr(self, n) for n in names}, "empty or broken": self.bad}
+        return {
+            "without usage (tokens estimated)": self.paid.estimated,
+            "retries": retries,
+            **{n: getattr(self, n) for n in names},
+            "empty, each handing the turn back": self.silent,
+            "empty or broken": self.bad,
+        }
 
     def _per_record(self) -> str:
         """The journal's part included: what the records cost, whenever it was paid."""
@@ -154,6 +193,10 @@ class Spending:
         self.started = 0
         """Calls begun: what --max-calls counts."""
         self._totals: dict[str, Totals] = {}
+        self._cost = 0.0
+        """Of the calls paid, estimates included."""
+        self._wasted = 0
+        """Tokens of earlier answers that could not be used."""
 
     def of(self, model: str) -> Totals:
         if model not in self._totals:
@@ -163,8 +206,22 @@ class Spending:
     def all(self) -> list[Totals]:
         return [self._totals[model] for model in sorted(self._totals)]
 
-    def price(self, model: str, reply: Reply) -> float | None:
-        return self._prices[model].of(reply) if model in self._prices else None
+    def price(self, model: str, reply: Reply, estimated: Usage | None = None) -> float | None:
+        """None where the price or what was used is unknown."""
+        known = model in self._prices and estimated is None
+        return self._prices[model].of(reply.usage, reply.cached_tokens) if known else None
+
+    def pay(self, model: str, reply: Reply, seconds: float, retries: int, estimated: Usage | None = None) -> None:
+        """Adds a call to the totals and to what the limits look at."""
+        self.of(model).paid.add(reply, seconds, retries, self.price(model, reply, estimated), estimated)
+        if model in self._prices:
+            self._cost += self._prices[model].of(estimated or reply.usage, reply.cached_tokens)
+
+    def waste(self, model: str, used: Usage) -> None:
+        """Takes from the budget what earlier runs paid for unusable answers to a question that is open still."""
+        self._wasted += used.prompt_tokens + used.completion_tokens
+        if model in self._prices:
+            self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
         """Before every call that is paid. Raises BudgetReached, or UsageError where --max-cost has no price to go by."""
@@ -173,13 +230,22 @@ class Spending:
         spent = [totals.paid for totals in self._totals.values()]
         used = {
             "calls": self.started,
-            "tokens": sum(s.tokens for s in spent),
-            "cost": sum(s.cost or 0.0 for s in spent),
+            "tokens": self._wasted + sum(s.tokens for s in spent),
+            "cost": self._cost,
         }
         for name, value in used.items():
             limit = getattr(self._limits, name)
             if limit is not None and value >= limit:
                 raise BudgetReached(
-                    f"--max-{name} {limit:g} reached; what was paid is in the journal, and a rerun goes on from it"
+                    f"--max-{name} {limit:g} reached{self._because() if name != 'calls' else ''}; what was paid is in the "
+                    "journal, and a rerun goes on from it"
                 )
         self.started += 1
+
+    def _because(self) -> str:
+        """What in the sums a user may not expect there."""
+        guessed = sum(totals.paid.estimated for totals in self._totals.values())
+        parts = [f"by estimate: {guessed} calls came without usage"] if guessed else []
+        if self._wasted:
+            parts.append(f"{self._wasted} tokens by earlier answers that could not be used")
+        return f" ({'; '.join(parts)})" if parts else ""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from coevolve.errors import MissingDependency
+from coevolve.errors import MissingDependency, installation
 from coevolve.models.chat import Message, Reply
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def _repaired(text: str, type_: type) -> Decoded:
     try:
         import json_repair
     except ImportError as error:
-        raise MissingDependency("json-repair (an answer is no JSON)", "pip install 'coevolve[models]'") from error
+        raise MissingDependency("json-repair (an answer is no JSON)", installation("models")) from error
     try:
         value = json_repair.loads(text)
         return Decoded(msgspec.convert(value, type_), repaired=True) if value != "" else Decoded(reason="it is no JSON")

@@ -23,14 +23,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
+from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
 from coevolve.models.chat_template import Chat, Render
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-INSTALL = "pip install 'coevolve[local]'"
+INSTALL = installation("local")
 PREFILL_TOKENS = 16_384
 CACHE_BYTES = 1 << 30
 """Memory for the KV cache on a CPU; on a GPU 40 % of what is free."""

@@ -1,7 +1,7 @@
 """What the models of a run cost, stage by stage, and per task that was kept: RUN/model_calls.jsonl, as the commands wrote it.
 
 Each line there is one command's totals of one model; a stage that was stopped and rerun has several, and paid in each of them
-for what it called itself. Cost is None as soon as one call's is.
+for what it called itself. Cost is None as soon as one call's is; tokens that a server did not count are estimates, and said so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from coevolve.reporting.text import ABSENT, aligned
 
 
 class StageTotals(msgspec.Struct):
-    """Sums of what was paid by one stage and model."""
+    """Sums of what was paid by one stage and model, and the records that its last command wrote."""
 
     stage: str
     model: str
     paid: Spent
+    kept: int | None = None
 
 
 def read(run: str) -> list[StageTotals]:
@@ -35,11 +36,17 @@ def read(run: str) -> list[StageTotals]:
             raise BadInput(str(path), number, str(error)) from None
         into = found.setdefault((totals.stage, totals.model), StageTotals(totals.stage, totals.model, Spent()))
         into.paid.merge(totals.paid)
+        into.kept = totals.kept if totals.kept is not None else into.kept
     return list(found.values())
 
 
+def valid(stages: Sequence[StageTotals]) -> int:
+    """Tasks that `validate` kept at the end of a run without iterations; 0 where it called no model."""
+    return max((stage.kept or 0 for stage in stages if stage.stage == "validate"), default=0)
+
+
 def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
-    """A table; `kept` tasks share the last row."""
+    """A table, after an empty line; `kept` tasks share the last row."""
     if not stages:
         return
     whole = Spent()
@@ -52,6 +59,8 @@ def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
         rows.append([f"per task kept ({kept})", "", *_cells(whole, kept)])
     yield ""
     yield from aligned(rows)
+    if whole.estimated:
+        yield f"tokens of {whole.estimated} calls are estimated, for the server did not count them; what they cost is unknown"
 
 
 def _cells(spent: Spent, over: int) -> list[str]:

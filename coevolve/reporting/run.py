@@ -2,6 +2,7 @@
 
 Read are ``RUN/iterations/NNN/{tasks,signals,explorations,candidates,valid,merged}.jsonl``, ``RUN/metrics.jsonl`` (means over the
 steps of an iteration) and ``RUN/evaluations/*.jsonl``. A torn last line of metrics, as a killed run leaves it, is passed over.
+A directory of single stages that called models (``RUN/model_calls.jsonl``) is a run without iterations.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from coevolve import jsonl
 from coevolve.errors import BadInput, UsageError
+from coevolve.models.spending import RECORD
 from coevolve.records import Evaluation
 from coevolve.statistics import mean
 
@@ -63,8 +65,8 @@ def read(run: str) -> list[Iteration]:
         raise UsageError(f"{run}: no such run directory")
     metrics = _metrics(folder / "metrics.jsonl")
     numbers = {int(path.name) for path in (folder / "iterations").glob("*") if path.name.isdecimal()}
-    if not numbers and not metrics:
-        raise UsageError(f"{run}: neither iterations/ nor metrics.jsonl; is it the directory of a run?")
+    if not numbers and not metrics and not (folder / RECORD).exists():
+        raise UsageError(f"{run}: neither iterations/ nor metrics.jsonl nor {RECORD}; is it the directory of a run?")
     return [_iteration(folder, number, metrics.get(number, [])) for number in sorted(numbers | metrics.keys())]
 
 

@@ -11,8 +11,9 @@ ABSENT = "-"
 
 
 def lines(iterations: Sequence[Iteration], evaluations: Mapping[str, Sequence[Evaluation]]) -> Iterator[str]:
-    """The whole report."""
-    yield from aligned(_rows(iterations))
+    """Iterations and evaluations, as far as there are any."""
+    if iterations:
+        yield from aligned(_rows(iterations))
     if evaluations:
         yield ""
         yield from aligned(_evaluation_rows(evaluations))

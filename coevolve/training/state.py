@@ -151,17 +151,18 @@ class RunState:
             write(temporary)
             jsonl.write(temporary / "trainer.json", [{"step": step, **about}])
             os.replace(temporary, final)
-            self._point(final)
+            self.point(final)
         except Exception as error:  # torch and safetensors have errors of their own for a full disk
             raise WriteFailed(f"{final}: the checkpoint cannot be written: {error}") from error
         for old in sorted(final.parent.glob("step-*"))[: -max(1, keep)]:
             shutil.rmtree(old)
         return final
 
-    def _point(self, checkpoint: Path) -> None:
+    def point(self, checkpoint: Path) -> None:
+        """Makes RUN/policy a link to a directory of the run."""
         link = self.path / ".policy.tmp"
         link.unlink(missing_ok=True)
-        link.symlink_to(Path("checkpoints") / checkpoint.name)
+        link.symlink_to(checkpoint.relative_to(self.path))
         os.replace(link, self.path / "policy")
 
     def finish(self, iteration: int) -> Path:

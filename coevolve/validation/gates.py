@@ -3,7 +3,8 @@
 `strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
 the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
 text in an argument looks like a call of a tool (some executors would rewrite or run it); every given argument of a synthetic
-task is said in its query (CuES, arXiv 2512.01311; ACE, arXiv 2608.27260). `paper` is the paper's
+task is said in its query (CuES, arXiv 2512.01311; ACE, arXiv 2608.27260): in code, every constant by which a program finds or does
+something (`code_words`), and the query has a word of what the program does. `paper` is the paper's
 own gate, to the letter: the solution succeeds, or its reward is positive.
 """
 
@@ -14,13 +15,19 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from coevolve.environments.protocol import Tool
+from coevolve.agents.code_calls import api_calls
+from coevolve.agents.code_words import unsaid
+from coevolve.environments.protocol import Code, Tool
 from coevolve.environments.replay import Episode, Job, checked_responses, outcome
 from coevolve.environments.said import said
 from coevolve.provenance import sources
 from coevolve.records import Call, Step, Task, canonical
 
 Gate = Literal["strict", "paper"]
+_TECHNICAL = re.compile(r"supervisor\..*|api_docs\..*|.*\.login")
+_COMMON = frozenset(
+    word[:4] for word in ("that this with from have your which them their what when thing things make please").split()
+)
 
 
 class Failure(NamedTuple):
@@ -47,8 +54,8 @@ def form(task: Task) -> Failure | None:
     return None
 
 
-def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Failure | None:
-    """The first rule that the replays break; controls come after."""
+def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode], style: Code | None = None) -> Failure | None:
+    """The first rule that the replays break; controls come after. `style` is how the environment writes calls as code."""
     first = replays[0]
     if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
         return Failure("timeout", "an action ran out of time")
@@ -63,7 +70,13 @@ def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode]) -> Fai
     if task.effects and outcome(tools, Job(task.start, task.solution), first) != task.effects:
         return Failure("invalid", "other effects than the task claims")
     if task.origin.kind == "synthesis":
-        return _idle_turn(task, tools, first) or _looks_like_call(task, tools) or _unsaid(task, tools, first)
+        return (
+            _idle_turn(task, tools, first)
+            or _looks_like_call(task, tools)
+            or _unsaid(task, tools, first)
+            or unsaid_in_code(task, tools, style)
+            or _unrelated(task, tools)
+        )
     return None
 
 
@@ -96,6 +109,37 @@ def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure 
             if source.step is None and not said(step.action.arguments, path, tools[step.action.tool], text):
                 return Failure("invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}")
     return None
+
+
+def unsaid_in_code(task: Task, tools: Mapping[str, Tool], style: Code | None = None) -> Failure | None:
+    """A constant in code which no turn of the query up to its own says."""
+    for turn, actions in enumerate(task.solution):
+        text = "\n".join(task.query[: turn + 1])
+        for program in (action for action in actions if isinstance(action, str)):
+            if what := unsaid(program, tools, text, style):
+                return Failure("invalid", f"unsaid: nobody says {what}")
+    return None
+
+
+def _unrelated(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
+    """A query without one word of any API that the code calls, beside those that every program calls."""
+    code = "\n".join(action for turn in task.solution for action in turn if isinstance(action, str))
+    used = [tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)]
+    if not used or any(_words(" ".join(task.query)) & _told_by(tool) for tool in used):
+        return None
+    return Failure("invalid", "unsaid: the query names nothing that the program does")
+
+
+def _told_by(tool: Tool) -> set[str]:
+    """Beginnings of the words of an API: its name, its description and what people say of it."""
+    language = [*tool.language.do, *tool.language.rows.values(), *tool.language.facts.values()] if tool.language else []
+    return _words(" ".join([tool.name, tool.description, *language]))
+
+
+def _words(text: str) -> set[str]:
+    """Words of four letters at least by their first four, so that `songs` is `song`; slots of phrases are none."""
+    plain = re.sub(r"\{[^}]*\}|[\W_]", " ", text.lower())
+    return {word[:4] for word in plain.split() if len(word) > 3} - _COMMON
 
 
 def steps(task: Task, episode: Episode) -> list[Step]:

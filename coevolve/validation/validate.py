@@ -88,7 +88,9 @@ def _strict(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
     for episode in replays:
         if isinstance(episode, Fault):
             return _fault(task, "strict", episode)
-    failure = gates.strict(task, pool.tools, replays) or _contaminated(task, replays[0], held_out)
+    failure = gates.strict(task, pool.tools, replays, pool.description.code) or _contaminated(
+        task, replays[0], held_out
+    )
     if failure:
         return _verdict(task, "strict", pool, replays, failure, {})
     return (yield from _controlled(task, pool, replays))
@@ -100,7 +102,7 @@ def _contaminated(task: Task, episode: Episode, held_out: HeldOut) -> Failure | 
 
 
 def _controlled(task: Task, pool: Pool, replays: list[Episode]) -> Work[Verdict]:
-    tried = controls(task, replays[0].opened, pool.description)
+    tried = controls(task, replays[0].opened, pool.description, pool.tools)
     episodes = iter((yield [control.job for control in tried if control.job]))
     scores: dict[str, float | None] = {}
     passed: list[Control] = []
@@ -109,7 +111,10 @@ def _controlled(task: Task, pool: Pool, replays: list[Episode]) -> Work[Verdict]
         if isinstance(episode, Fault):
             return _fault(task, "strict", episode)
         scores[control.name] = episode.graded.score if episode else None
-        if episode and episode.graded.success:
+        if control.succeeds and not episode.graded.success:
+            failure = Failure("invalid", f"order: {control.name!r} does not succeed")
+            return _verdict(task, "strict", pool, replays, failure, scores)
+        if episode and episode.graded.success and not control.succeeds:
             passed.append(control)
     informing = gates.informing(task, pool.tools, replays[0])
     failure = next((_passed(c) for c in passed if c.dropped is None or c.dropped not in informing), None)

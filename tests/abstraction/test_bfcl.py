@@ -26,7 +26,7 @@ def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
     """At least 500 of 1 to 5 turns over all 8 classes, 110 functions and every official pair of classes; two calls in the
     median; 30 % in which a value crosses turns; 50 start states, none of them official; hardly a near-duplicate."""
     with Pool("bfcl") as pool:
-        found = report(tasks, pool)
+        found, app_of = report(tasks, pool), {name: tool.app for name, tool in pool.tools.items()}
     print(found)
     assert found["tasks"] >= 500 and set(found["turns"]) == {1, 2, 3, 4, 5}
     assert len(found["classes"]) == 8 and min(found["classes"].values()) >= 8
@@ -36,6 +36,7 @@ def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
     assert found["crossing_turns"] >= 0.3
     assert found["start_states"] >= 50
     assert found["touching_official"] == 0
+    assert all(task.tags == sorted({app_of[call.tool] for turn in task.solution for call in turn}) for task in tasks)
     assert found["near_duplicates"] <= 0.05
 
 

@@ -105,12 +105,18 @@ BAD = {
     "unseen_literal": [
         proposal(("I want to pay for my tea.", [3])),
         proposal(("I want to pay for my tea.", [1, composed("pay", amount=77)])),
+        proposal(("I want something on my list.", [0])),
     ],
     "not_reproduced": [proposal(("I need gold.", [composed("add", item="gold")]))],
     "names_tool": [
         proposal(("I want you to use the price tool for my tea and pay.", [1, 3])),
         proposal(("I want pay(31) for my tea.", [1, 3])),
         proposal(("I want `pay` for my tea.", [1, 3])),
+    ],
+    "third_person": [
+        proposal(("The user wants to pay for tea.", [1, 3])),
+        proposal(("Tea is needed. The user would like to pay for it.", [1, 3])),
+        proposal(("User: I want to pay for my tea.", [1, 3])),
     ],
     "turn_without_effect": [proposal(("I wonder about tea.", [1]))],
     "empty": [
@@ -162,6 +168,33 @@ def test_a_step_left_out_renumbers_what_comes_after(tmp_path):
     (task,) = written.tasks
     assert task.solution == [[Call("add", {"item": "tea"}), Call("cancel", {"line_id": 4001})]]
     assert [(r.reason, r.detail) for r in written.rejects] == [("unknowable", "line_id 4002")]
+
+
+def test_a_short_identifier_is_one_where_the_environment_said_it_first(tmp_path):
+    """Two letters and digits that only an output shows; what the actor said first is the user's to say."""
+    calls = [Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]
+    said = proposal(("I want to pay for my tea; record i20 is next to it.", [0, 1]))
+    with Pool(SHOP) as pool:
+        plain = execute(pool, Start("default"), calls)
+
+    def seen(*observations: str):
+        steps = [replace(s, observation=o or s.observation) for s, o in zip(plain.steps, observations, strict=True)]
+        return [replace(plain, steps=steps)]
+
+    for observed, reasons in (
+        (seen("", '{"next": "i20"}'), ["unknowable"]),
+        (seen("", "saved beside I20, done"), ["unknowable"]),
+        (seen("", "saved beside i201"), []),
+        (seen("", ""), []),
+    ):
+        written = abstracted(SHOP, [observed], {"tasks": [said]}, tmp_path)
+        assert written.reasons == reasons and len(written.tasks) == 1 - len(reasons)
+    asked = [Call("add", {"item": "i20"}), *calls]
+    with Pool(SHOP) as pool:
+        own = execute(pool, Start("default"), asked)
+    steps = [*own.steps[:2], replace(own.steps[2], observation="i20")]
+    said = proposal(("I want to pay for my tea; record i20 is next to it.", [1, 2]))
+    assert not abstracted(SHOP, [[replace(own, steps=steps)]], {"tasks": [said]}, tmp_path).rejects
 
 
 def test_turns_of_a_conversation(tmp_path):

@@ -43,6 +43,8 @@ CD = Call("cd", {"folder": "document"})
         ('{"name": "n", "arguments": {"a": -5, "b": 2.5, "c": true, "d": null}}', [Call("n", {"a": -5, "b": 2.5, "c": True, "d": None})]),
         ('{"type": "function", "function": {"name": "ls", "arguments": "{}"}}', [LS]),
         ("[ls(), cd(folder='document')]", [LS, CD]),
+        ("<tool_call><function=ls></function></tool_call>", [LS]),
+        ("<think>\n\n</think>\n\n[ls()]", [LS]),
     ],
 )  # fmt: skip
 def test_calls(text, calls):
@@ -61,7 +63,7 @@ def test_calls(text, calls):
         "Use ls(a=true) for that.",
         "[]",
         '<think>{"name": "ls", "arguments": {}}</think>Done.',
-        '<think>{"name": "ls", "arguments": {}}',
+        "<think>\n\n</think>\n\n",
         'The contact is {"name": "Bob", "phone": 1}.',
     ],
 )
@@ -76,7 +78,8 @@ def test_plain_text(text):
     [
         ('{"name": "ls", "arguments": {', "bad_json"),
         ("<tool_call></tool_call>", "bad_json"),
-        ("<tool_call><function=ls></function></tool_call>", "bad_json"),
+        ('<think>{"name": "ls", "arguments": {}}', "only_reasoning"),
+        ('<think>{"name": "ls", "arguments": {}}</think>', "only_reasoning"),
         ('<tool_call>{"name": "ls", "arguments": {bad}}</tool_call>', "bad_call"),
         ('{"name": "ls", "arguments": [1]}', "bad_call"),
         ('{"name": "ls", "arguments": "[1]"}', "bad_call"),

@@ -23,7 +23,11 @@ from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Start, Task
 
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
-TOOLS = {name: Tool(name, f"does {name}", {"type": "object", "properties": {}}) for name in ("look", "take")}
+EMPTY = {"type": "object", "properties": {}}
+TOOLS = {
+    name: Tool(name, f"does {name}", EMPTY, document={"name": name, "description": f"does {name}", "parameters": EMPTY})
+    for name in ("look", "take")
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +89,30 @@ def test_unusable_styles(pool):
         make_policy("solution", prompt="chatml")
     with pytest.raises(UsageError, match="use a local model"):
         make_policy("m", models=object(), prompt="qwen-fc")
+
+
+@pytest.mark.parametrize("prompt", ["openai", "prompting"])
+def test_styles_of_bfcl_are_refused_where_the_tools_are_not_its_own(coevolve, prompt):
+    """Desk has no documents of that kind: exit 2, before a reply is asked for."""
+    with ScriptedServer(lambda request: "all done") as server:
+        how = [
+            "--env",
+            "desk",
+            "--split",
+            "dev",
+            "--limit",
+            "2",
+            "--policy",
+            "m",
+            "--base-url",
+            server.url,
+            "--prompt",
+            prompt,
+        ]
+        results = [coevolve(command, *how, check=False) for command in ("rollout", "evaluate")]
+        assert not server.requests
+    for result in results:
+        assert result.returncode == 2 and b"are BFCL's, and the tool" in result.stderr
 
 
 def test_the_option(coevolve):

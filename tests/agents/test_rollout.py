@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from scripted_server import EMPTY, Fault, ScriptedServer
+from scripted_server import EMPTY, NO_CHOICE, Fault, ScriptedServer
 
 import tiny_models
 from coevolve.agents.actions import to_text
@@ -210,9 +210,9 @@ def test_full_context_ends_the_episode(pool, shopper, tmp_path):
     assert rollout.stop_reason == "max_tokens"
 
 
-def test_an_empty_reply_masks_its_episode_only(pool, shopper, tmp_path):
+def test_a_lost_reply_masks_its_episode_only(pool, shopper, tmp_path):
     """What the server never said is no failure of the policy; another try is made by a rerun, and only of that call."""
-    shopper.faults = {1: EMPTY}
+    shopper.faults = {1: NO_CHOICE}
     tasks = tiny_models.shop_tasks(SHOP, 4)
     with at(shopper, tmp_path, concurrency=1) as models:
         played = list(rollouts(tasks, make_policy("m", models=models), pool))
@@ -222,6 +222,23 @@ def test_an_empty_reply_masks_its_episode_only(pool, shopper, tmp_path):
         assert all(r.success for r in rollouts(tasks, make_policy("m", models=models), pool))
     lost = next(r for r in played if r.stop_reason == "env_error")
     assert len(shopper.requests) - before == 1 + len(lost.task.query) - sum(m["role"] == "tool" for m in lost.messages)
+
+
+def test_an_empty_reply_hands_the_turn_back(pool, shopper, tmp_path):
+    """What a policy says by silence is its reply: counted, kept in the journal, and no loss that a rerun would make good."""
+    shopper.faults = {0: EMPTY}
+    tasks = [task for task in tiny_models.shop_tasks(SHOP, 4) if len(task.query) == 1][:1] or tiny_models.shop_tasks(
+        SHOP, 1
+    )
+    with at(shopper, tmp_path, concurrency=1) as models:
+        (played,) = rollouts(tasks, make_policy("m", models=models), pool)
+        assert (models.totals()[0].silent, models.totals()[0].bad) == (1, 0)
+    assert played.stop_reason == "done" and played.error is None and not played.success
+    assert played.messages[1] == {"role": "assistant", "content": ""} or played.messages[2]["content"] == ""
+    before = len(shopper.requests)
+    with at(shopper, tmp_path, concurrency=1) as models:
+        assert list(rollouts(tasks, make_policy("m", models=models), pool)) == [played]
+    assert len(shopper.requests) == before
 
 
 def test_dotted_tool_names_travel():

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from coevolve.agents.code import code_of
 from coevolve.agents.transcript import clip, tokens, transcript
 from coevolve.records import Call, Effect, Step
 
@@ -55,19 +54,3 @@ def test_clip_says_how_much_is_missing():
     assert clip("short", 10) == "short"
     text = clip("a" * 500 + "z" * 500, 90)
     assert text.startswith("a" * 60) and text.endswith("z" * 30) and "910 characters" in text
-
-
-@pytest.mark.parametrize(
-    ("reply", "code"),
-    [
-        ("```python\nif a:\n    b()\n\n    c()\n```", "if a:\n    b()\n\n    c()"),
-        ("Sure:\n```\n  x = 1\n```\nand\n```\ny\n```", "  x = 1"),
-        ("```py\nprint('''```''')\n```", "print('''```''')"),
-        ("```python\nnever(closed", "never(closed"),
-        ("no code, only `x`", None),
-        ("```python\n\n```", None),
-    ],
-)
-def test_the_block_of_a_reply(reply, code):
-    """The first fenced block, indentation and inner fences kept."""
-    assert code_of(reply) == code

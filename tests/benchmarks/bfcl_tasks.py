@@ -5,7 +5,8 @@
 
 Solutions are executed again, so that the share of tasks in which a value crosses turns (an argument that an earlier turn's
 output told and that no turn of the query says) is measured and not believed. Two tasks are near-duplicates when they ask for
-the same functions in the same order and share at least 80 % of their words.
+the same functions in the same order and share at least 80 % of their words. Whether a task touches an official one is decided
+from the package's own files and by other means than `coevolve validate` has (`Official`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from coevolve.environments import install
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import Job, replay
 from coevolve.jsonl import read
@@ -50,7 +52,7 @@ def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
         "crossing_turns": round(sum(crossing(tasks, pool, apps)) / len(tasks), 3),
         "start_states": len({canonical(task.start) for task in tasks}),
         "near_duplicates": round(near_duplicates(tasks), 4),
-        "touching_official": len({task.id for task in tasks if touches(task, official)}),
+        "touching_official": sum(map(Official(pool).touched_by, tasks)),
     }
 
 
@@ -87,11 +89,58 @@ def near_duplicates(tasks: Sequence[Task]) -> float:
     return repeated / len(tasks)
 
 
-def touches(task: Task, official: Sequence[Task]) -> bool:
-    """Whether an official task begins there, says the same, or has the same solution."""
-    return any(
-        task.query == other.query or task.solution == other.solution or task.start == other.start for other in official
-    )
+class Official:
+    """What the official tasks of all categories begin with, say and do, as sets of words and lines of text."""
+
+    def __init__(self, pool: Pool):
+        (data,) = install.directory(install.RECIPES["bfcl"]).glob("lib/python*/site-packages/bfcl_eval/data")
+        files = sorted(data.glob("BFCL_v*_multi_turn_*.json"))
+        entries = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+        self._states = {_json(entry["initial_config"]) for entry in entries}
+        tasks = [task for split in pool.description.held_out for task in pool.tasks(split)]
+        self._turns = {_plain(turn) for task in tasks for turn in task.query}
+        self._words = list({words: None for task in tasks if (words := _words(task))})
+        self._lines = [(_text(lines), Counter(lines)) for lines in {tuple(_lines(task)): None for task in tasks}]
+
+    def touched_by(self, task: Task) -> bool:
+        """It begins there, repeats a turn of eight words or four fifths of all words, holds the lines of a whole solution one after
+        the other, or of two solutions' lines, three at least, the one has all that the other has, in whatever order."""
+        mine, words = _lines(task), _words(task)
+        text, counted = _text(mine), Counter(mine)
+        return (
+            task.start.name is not None
+            or _json((task.start.config or {}).get("state")) in self._states
+            or any(len(turn.split()) >= 8 and _plain(turn) in self._turns for turn in task.query)
+            or any(
+                len(words) >= ALIKE * len(other) and len(words & other) >= ALIKE * len(words | other)
+                for other in self._words
+            )
+            or any(other.total() > 1 and lines in text for lines, other in self._lines)
+            or any(
+                min(len(mine), other.total()) >= 3 and (counted <= other or counted >= other)
+                for _, other in self._lines
+            )
+        )
+
+
+def _lines(task: Task) -> list[str]:
+    return [f"{call.tool} {_json(call.arguments)}" for turn in task.solution for call in turn]
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(["", *lines, ""])
+
+
+def _words(task: Task) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", " ".join(task.query).lower()))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+", " ", text).strip().casefold()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def main() -> None:

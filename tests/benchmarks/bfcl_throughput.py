@@ -1,11 +1,12 @@
 """Speed of the BFCL adapter against the official executor, on the same reference solutions in the same run:
 
-    python tests/benchmarks/bfcl_throughput.py [ROUNDS=5]
+    python tests/benchmarks/bfcl_throughput.py [ROUNDS=9]
 
 Prints one JSON object. `in_process`: episodes and steps a second of the official executor and checker, and of the adapter without
-and with effects, in one process of the bfcl environment; each round runs all of them, and the median round counts. `boundary`: the
-same episodes through a pool of worker processes, one call a message with one session at a time, then with all sessions batched.
-Exit status 1 if the adapter in process is slower than the official code on episodes or on steps.
+and with effects, in one process of the bfcl environment, a second being one of that process's CPU time; each round runs all of them,
+and the median round counts. `boundary`: the same episodes through a pool of worker processes, one call a message with one session
+at a time, then with all sessions batched, by the clock on the wall. `over_official`: how many times as fast the adapter is. Exit
+status 1 if the adapter in process, with effects or without, is slower than the official code on episodes or on steps.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ ROOT = Path(__file__).parents[2]
 Rate = dict[str, float]
 
 
-def rates(runs: dict[str, Callable[[], tuple[int, int]]], rounds: int) -> dict[str, Rate]:
+def rates(
+    runs: dict[str, Callable[[], tuple[int, int]]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Rate]:
     """Median episodes and steps a second of each run, which returns how many of each it did."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(rounds + 1):
         for name, run in runs.items():
-            begin = time.perf_counter()
+            begin = clock()
             episodes, steps = run()
-            seconds = time.perf_counter() - begin
+            seconds = clock() - begin
             found[name].append((episodes / seconds, steps / seconds))
     return {
         name: dict(zip(("episodes_per_s", "steps_per_s"), map(_median, zip(*all_[1:], strict=True)), strict=True))
@@ -94,7 +97,7 @@ def inside(rounds: int) -> dict[str, Rate]:
         return len(entries), 2 * calls
 
     runs = (official_executor, adapter, adapter_with_effects, official_checker, adapter_judge)
-    return rates({run.__name__: run for run in runs}, rounds)
+    return rates({run.__name__: run for run in runs}, rounds, time.process_time)
 
 
 def boundary(rounds: int, workers: int) -> dict[str, Rate]:
@@ -127,16 +130,19 @@ def boundary(rounds: int, workers: int) -> dict[str, Rate]:
         return rates({f"one_at_a_time_{workers}_workers": one_at_a_time, f"batched_{workers}_workers": batched}, rounds)
 
 
-def main(rounds: int = 5) -> int:
+def main(rounds: int = 9) -> int:
     from coevolve.environments import install
 
     command = [install.python("bfcl"), __file__, "inside", str(rounds)]
     report = {"in_process": json.loads(subprocess.run(command, capture_output=True, check=True).stdout)}
     report["boundary"] = boundary(rounds, 1) | boundary(rounds, 2)
-    ours, theirs = report["in_process"]["adapter"], report["in_process"]["official_executor"]
-    report["adapter_over_official"] = {what: round(ours[what] / theirs[what], 2) for what in ours}
+    official = report["in_process"]["official_executor"]
+    report["over_official"] = {
+        name: {what: round(rate / official[what], 2) for what, rate in report["in_process"][name].items()}
+        for name in ("adapter", "adapter_with_effects")
+    }
     print(json.dumps(report, indent=1))
-    return int(min(report["adapter_over_official"].values()) < 1)
+    return int(min(ratio for ratios in report["over_official"].values() for ratio in ratios.values()) < 1)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,9 @@ import pytest
 from bfcl_tasks import synthetic
 from msgspec import structs
 
-from coevolve import jsonl
-from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.bfcl import files
-from coevolve.environments import install
 from coevolve.environments.protocol import Tool
-from coevolve.errors import BadInput, UsageError
+from coevolve.errors import UsageError
 from coevolve.records import Call, Rollout, Start, Step, Task, Verifier
 
 TOOLS = {name: Tool(name, name, {}, app="GorillaFileSystem") for name in ("ls", "echo", "sort")}
@@ -121,41 +118,3 @@ def test_a_second_rollout_goes_to_a_folder_of_its_own(tmp_path):
         "multi_turn_base_1",
         "multi_turn_base_2",
     ]
-
-
-@pytest.mark.bfcl
-def test_tasks_come_back_as_they_went(some_tasks, coevolve, tmp_path):
-    """`env export` and `env import`: same ids, so same start, query and solution; the file is BFCL's by its fields."""
-    tasks = some_tasks
-    jsonl.write(tmp_path / "tasks.jsonl", tasks)
-    listed = coevolve("env", "export", "bfcl", tmp_path / "tasks.jsonl", "--to", tmp_path / "there").stdout
-    assert [json.loads(line)["name"] for line in listed.splitlines()] == [f"multi_turn_coevolve_{n}" for n in range(5)]
-    (tmp_path / "back.jsonl").write_bytes(coevolve("env", "import", "bfcl", tmp_path / "there").stdout)
-    back = [line.record for line in jsonl.read([str(tmp_path / "back.jsonl")], Task)]
-    assert [task.id for task in back] == [task.id for task in tasks]
-    assert [task.solution for task in back] == [task.solution for task in tasks]
-    entry = json.loads(files.questions_file(tmp_path / "there").read_text().splitlines()[0])
-    assert list(entry) == ["id", "question", "initial_config", "path", "involved_classes"]
-    assert entry["path"] == ["GorillaFileSystem.touch", "GorillaFileSystem.echo", "GorillaFileSystem.ls"]
-
-
-@pytest.mark.bfcl
-def test_official_files_can_be_read(bfcl):
-    """The package's own question and answer files come in as tasks, positional arguments bound, and their solutions succeed."""
-    data = next(install.directory(install.RECIPES["bfcl"]).glob("lib/python3*/site-packages/bfcl_eval/data"))
-    name = "BFCL_v4_multi_turn_base.json"
-    tasks = list(files.read_tasks(str(data / name), str(data / "possible_answer" / name), bfcl.tools))
-    assert [task.solution for task in tasks] == [task.solution for task in bfcl.tasks("base")]
-    assert all(r.success for r in rollouts(tasks[:200:10], make_policy("solution"), bfcl))
-
-
-def test_an_answer_that_is_no_call_is_bad_input(tmp_path):
-    """What would have to be evaluated is refused with its place in the file."""
-    question = {"id": "x_0", "question": [[{"role": "user", "content": "?"}]], "initial_config": {}, "path": [], "involved_classes": ["MathAPI"]}  # fmt: skip
-    jsonl.write(tmp_path / "q.json", [question])
-    jsonl.write(tmp_path / "a.json", [{"id": "x_0", "ground_truth": [["mean(numbers=[1+1])"]]}])
-    with pytest.raises(BadInput, match=r"a\.json:1.*1 \+ 1"):
-        list(files.read_tasks(str(tmp_path / "q.json"), str(tmp_path / "a.json"), TOOLS))
-    jsonl.write(tmp_path / "a.json", [{"id": "y_0", "ground_truth": []}])
-    with pytest.raises(BadInput, match=r"q\.json:1: no answer"):
-        list(files.read_tasks(str(tmp_path / "q.json"), str(tmp_path / "a.json"), TOOLS))

@@ -13,7 +13,7 @@ from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.bfcl import files, official
 from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError
-from coevolve.records import Call, Rollout, Task
+from coevolve.records import Call, Rollout, Start, Task
 
 official_ = pytest.mark.official
 
@@ -47,7 +47,7 @@ def test_the_solution_is_officially_right(coevolve):
     result = coevolve("evaluate", "--env", "bfcl", "--policy", "solution", "--official", "--by", "none")
     (record,) = [r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"]
     assert (record["group"], record["tasks"], record["masked"], record["success"]) == ("multi_turn_base", 200, 0, 1.0)
-    assert b"refused 0, differing from ours 0" in result.stderr
+    assert b"official verdicts 200, refused 0 (counted as failures), lost 0, differing from ours 0" in result.stderr
 
 
 @official_
@@ -85,14 +85,14 @@ def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks, tmp_path):
     judged = official.judge([*right, *wrong, hostile], bfcl.tools, tmp_path)
     assert [judged[r.id].valid for r in right] == [True] * len(right)
     assert [judged[r.id].valid for r in wrong] == [False] * len(wrong)
-    assert judged["hostile"].category == "" and "official executor" in judged["hostile"].error
+    assert not judged["hostile"].judged and "official executor" in judged["hostile"].error
     assert files.questions_file(tmp_path).is_file()
 
 
 @official_
 @pytest.mark.bfcl
-def test_the_command_takes_rollouts_and_keeps_what_was_refused(coevolve, bfcl, tmp_path):
-    """Rollouts in; a refused one is masked, counted, and told in --rejects; those of another environment are a usage error."""
+def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, tmp_path):
+    """Rollouts in; a refused one is a failure, and told in --rejects; those of another environment are a usage error."""
     played = play(bfcl.tasks("base")[:4], bfcl)
     step = structs.replace(played[0].steps[0], action=Call("exec", {"source": "1"}), error="unknown_tool")
     played[0] = structs.replace(played[0], steps=[step, *played[0].steps[1:]])
@@ -100,13 +100,95 @@ def test_the_command_takes_rollouts_and_keeps_what_was_refused(coevolve, bfcl, t
     result = coevolve(
         "evaluate", tmp_path / "r.jsonl", "--official", "--by", "none", "--rejects", tmp_path / "no.jsonl"
     )
-    found = {r["group"]: r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"}
-    assert (found["multi_turn_base"]["tasks"], found["multi_turn_base"]["success"]) == (3, 1.0)
-    assert (found["none"]["tasks"], found["none"]["masked"]) == (0, 1)
+    (found,) = (r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official")
+    assert found["group"] == "multi_turn_base (4 of 200 entries)"
+    assert (found["tasks"], found["masked"], found["success"]) == (4, 0, 0.75)
+    assert b"official verdicts 3, refused 1 (counted as failures), lost 0" in result.stderr
     assert "exec is none of the tools" in json.loads((tmp_path / "no.jsonl").read_text())["reason"]
     jsonl.write(tmp_path / "desk.jsonl", [structs.replace(played[1], env="desk")])
     refused = coevolve("evaluate", tmp_path / "desk.jsonl", "--official", check=False)
     assert refused.returncode == 2 and b"'desk'" in refused.stderr
+
+
+@official_
+@pytest.mark.bfcl
+def test_what_was_lost_does_not_shrink_the_score(coevolve, bfcl, tmp_path):
+    """A lost sample is masked; with an entry of which all are lost there is no official score (exit 75) for that policy."""
+    played = list(rollouts(bfcl.tasks("base")[:3], make_policy("solution"), bfcl, samples=2))
+    lost = [structs.replace(r, stop_reason="env_error", steps=[], messages=[]) for r in played]
+    other = [structs.replace(r, id=f"{r.id}-b", policy="b") for r in played]
+    for kept, code in (([lost[0], *played[1:]], 0), ([*lost[:2], *played[2:]], 75), ([*lost, *other], 75)):
+        jsonl.write(tmp_path / "r.jsonl", kept)
+        result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", "--by", "none", check=False)
+        found = [r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"]
+        assert result.returncode == code
+        if code:
+            assert [r["policy"] for r in found] == ["b"] * (
+                len(kept) > 6
+            ) and b"all its rollouts of multi_turn_base_0" in result.stderr
+        else:
+            assert [(r["tasks"], r["rollouts"], r["masked"], r["success"]) for r in found] == [(3, 5, 1, 1.0)]
+
+
+@official_
+@pytest.mark.bfcl
+def test_what_official_code_does_not_know_is_bad_input(coevolve, bfcl, tmp_path):
+    """An unknown entry, one that asks for something else, a record without messages: exit 3 with the line, or set aside."""
+    right = play(bfcl.tasks("base")[:2], bfcl)
+    task = right[0].task
+    strangers = {
+        "no official entry is called multi_turn_base_999": {
+            "task": structs.replace(task, start=Start("multi_turn_base_999"))
+        },
+        "has no BFCL start state": {"task": structs.replace(task, start=Start("shop"))},
+        "asks for something else": {"task": structs.replace(task, query=["x"])},
+        "does not carry its task": {"task": None},
+        "has no messages": {"messages": []},
+    }
+    wrong = [structs.replace(right[0], id=f"r{n}", **changes) for n, changes in enumerate(strangers.values())]
+    jsonl.write(tmp_path / "r.jsonl", [right[1], *wrong])
+    result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", check=False)
+    assert result.returncode == 3 and not result.stdout
+    assert b"r.jsonl:2: no official entry is called multi_turn_base_999" in result.stderr
+    how = ["--on-error", "skip", "--rejects", tmp_path / "no.jsonl"]
+    result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", *how)
+    assert b"read 1, " in result.stderr and b"skipped 5" in result.stderr and b"official verdicts 1," in result.stderr
+    told = [json.loads(line)["reason"] for line in (tmp_path / "no.jsonl").read_text().splitlines()]
+    assert all(says in reason for says, reason in zip(strangers, told, strict=True))
+
+
+@official_
+@pytest.mark.bfcl
+def test_rollouts_of_another_version_have_no_official_score(coevolve, bfcl, tmp_path):
+    """The official code is of one version: exit 2, with --any-version too, for records and for tasks that are played."""
+    played = [
+        structs.replace(r, task=structs.replace(r.task, env_version="2025.7.9"))
+        for r in play(bfcl.tasks("base")[:1], bfcl)
+    ]
+    jsonl.write(tmp_path / "r.jsonl", played)
+    jsonl.write(tmp_path / "t.jsonl", [r.task for r in played])
+    for what in ([tmp_path / "r.jsonl"], [tmp_path / "t.jsonl", "--policy", "solution"]):
+        result = coevolve("evaluate", *what, "--official", "--any-version", check=False)
+        assert result.returncode == 2 and b"rollouts of version 2025.7.9" in result.stderr
+    assert coevolve("evaluate", tmp_path / "t.jsonl", "--policy", "solution", check=False).returncode == 2
+
+
+@official_
+@pytest.mark.bfcl
+def test_rollouts_without_a_version_have_no_official_score(coevolve, bfcl, tmp_path):
+    """Nobody knows which release they are of: exit 2."""
+    (played,) = play(bfcl.tasks("base")[:1], bfcl)
+    jsonl.write(tmp_path / "r.jsonl", [structs.replace(played, task=structs.replace(played.task, env_version=""))])
+    result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", check=False)
+    assert result.returncode == 2 and b"rollouts of tasks without a version" in result.stderr
+
+
+@official_
+@pytest.mark.bfcl
+def test_no_rollouts_have_no_official_score(coevolve):
+    """An empty input is no failure, and no score: a line says so."""
+    result = coevolve("evaluate", "--official", stdin=b"")
+    assert not result.stdout and b"no rollout to judge, and so no official score" in result.stderr
 
 
 @pytest.mark.bfcl

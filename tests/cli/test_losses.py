@@ -12,7 +12,7 @@ import pytest
 
 from coevolve import jsonl
 from coevolve.environments.client import Pool
-from coevolve.records import Call, Exploration, Start, Step, Task, Verifier, task_id
+from coevolve.records import Call, Exploration, Signal, Start, Statistic, Step, Task, Verifier, task_id
 
 FRAIL = f"{sys.executable} {Path(__file__).with_name('frail.py')}"
 ADD = Call("add", {"item": "tea"})
@@ -146,15 +146,35 @@ def test_a_file_beside_a_split_is_refused(coevolve, tmp_path):
         assert result.returncode == 2 and b"name no file" in result.stderr
 
 
-def test_another_version_is_one_warning(coevolve, tmp_path):
-    """Records of another version of the environment: one line a stage."""
+def test_another_version_is_refused_or_one_warning(coevolve, tmp_path):
+    """Records of another version of the environment: exit 2 in every stage that plays them, with --any-version a line a stage."""
     jsonl.write(tmp_path / "in", [task(place, env_version="0.9") for place in ("hill", "plain")])
     jsonl.write(
         tmp_path / "ex", [msgspec.structs.replace(exploration(p), env_version="0.9") for p in ("hill", "plain")]
     )
-    for command in (["rollout", tmp_path / "in"], ["validate", tmp_path / "in"], ["abstract", tmp_path / "ex"]):
-        result = coevolve(*command, "--env", FRAIL)
+    evaluate = ["evaluate", "--policy", "nothing", tmp_path / "in"]
+    for command in (
+        ["rollout", tmp_path / "in"],
+        ["validate", tmp_path / "in"],
+        ["abstract", tmp_path / "ex"],
+        evaluate,
+    ):
+        refused = coevolve(*command, "--env", FRAIL, check=False)
+        assert refused.returncode == 2 and b"--any-version" in refused.stderr and not refused.stdout
+        result = coevolve(*command, "--env", FRAIL, "--any-version")
         assert result.stderr.count(b"made with version 0.9; version 1 is running") == 1
+
+
+def test_signals_of_another_version_are_refused(coevolve, tmp_path):
+    """Guided exploration begins where the signal's task begins."""
+    signal = Signal(
+        id="s", kind="rare", task_id="t", env=FRAIL, statistic=Statistic("x", 1), task=task("hill", env_version="0.9")
+    )
+    jsonl.write(tmp_path / "s", [signal])
+    guided = ["explore", tmp_path / "s", "--env", FRAIL, "--episodes", 1]
+    refused = coevolve(*guided, check=False)
+    assert refused.returncode == 2 and b"--any-version" in refused.stderr
+    assert b"made with version 0.9; version 1 is running" in coevolve(*guided, "--any-version").stderr
 
 
 def test_deaths_of_one_kind_are_told_once_without_control_characters(coevolve, tmp_path):

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
+from scripted_server import BROKEN, CUT, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
 
 import tiny_models
 from coevolve.jsonl import encode
@@ -60,10 +60,10 @@ def uninterrupted(tmp_path_factory, request):
     return (folder / "out.jsonl").read_bytes(), server.answered
 
 
-FAULTS = {"429": TOO_MANY, "500": BROKEN, "cut": CUT, "hang": Fault(hang=2), "half": HALF, "no choice": NO_CHOICE, "empty": EMPTY}  # fmt: skip
+FAULTS = {"429": TOO_MANY, "500": BROKEN, "cut": CUT, "hang": Fault(hang=2), "half": HALF, "no choice": NO_CHOICE}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "code"), [("429", 0), ("500", 0), ("cut", 0), ("hang", 0), ("half", 75), ("no choice", 75), ("empty", 75)])  # fmt: skip
+@pytest.mark.parametrize(("name", "code"), [("429", 0), ("500", 0), ("cut", 0), ("hang", 0), ("half", 75), ("no choice", 75)])  # fmt: skip
 def test_a_misbehaving_server(tasks, tmp_path, coevolve, uninterrupted, name, code):
     """Each fault ends in the right output or in exit 75; a rerun pays only for what was missing and completes the output."""
     expected, calls = uninterrupted
@@ -86,10 +86,23 @@ def test_a_server_that_stays_broken(tasks, tmp_path, coevolve, uninterrupted, fa
     with ScriptedServer(shop, {n: fault for n in range(9, 500)}) as server:
         first = coevolve(*rollout(tasks, server, tmp_path), check=False)
         assert first.returncode == code and not (tmp_path / "out.jsonl").exists()
-        assert len(first.stderr.splitlines()) == 2 and b"Traceback" not in first.stderr
+        said = [line for line in first.stderr.splitlines() if b"without a version" not in line]
+        assert len(said) == 2 and b"scripted" in said[1] and b"Traceback" not in first.stderr
         server.faults = {}
         coevolve(*rollout(tasks, server, tmp_path))
         assert (tmp_path / "out.jsonl").read_bytes() == expected and server.answered == calls
+
+
+@pytest.mark.parametrize(("command", "fault"), [("rollout", "no choice"), ("evaluate", "half")])
+def test_a_server_that_never_says_anything(tasks, tmp_path, coevolve, fault, command):
+    """The server could be reached: all is lost work (exit 75), which a rerun makes good, and no unreachable environment."""
+    with ScriptedServer(shop, {n: FAULTS[fault] for n in range(99)}) as server:
+        line = [command if word == "rollout" else word for word in rollout(tasks, server, tmp_path)]
+        first = coevolve(*line, check=False)
+        assert first.returncode == 75 and b"answers of the server were empty or broken" in first.stderr, first.stderr
+        server.faults = {}
+        again = coevolve(*line)
+        assert again.returncode == 0 and server.answered > 0
 
 
 def test_budget_totals_and_offline(tasks, tmp_path, coevolve, uninterrupted):
@@ -129,8 +142,9 @@ def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
     assert record["success"] == 1.0
     totals = json.loads((tmp_path / "run" / "model_calls.jsonl").read_bytes())
     assert totals["stage"] == "evaluate" and totals["reused"]["calls"] == 3
-    wrong = coevolve("evaluate", tasks, "--model", "m", "--request-extra", "[1]", "--offline", check=False)
-    assert wrong.returncode == 2 and b"--request-extra takes a JSON object" in wrong.stderr
+    for extra, says in (("[1]", b"takes a JSON object"), ('{"stream": true}', b"stream cannot be set")):
+        wrong = coevolve("evaluate", tasks, "--model", "m", "--request-extra", extra, "--offline", check=False)
+        assert wrong.returncode == 2 and b"--request-extra" in wrong.stderr and says in wrong.stderr
 
 
 def test_the_key_is_nowhere(tasks, tmp_path, monkeypatch, coevolve):
@@ -154,6 +168,36 @@ def test_the_key_is_nowhere(tasks, tmp_path, monkeypatch, coevolve):
     seen += b"".join(path.read_bytes() for path in files)
     assert b"Traceback" in seen and b"your key is ***" in seen and len(files) > 5
     assert KEY.encode() not in seen
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--model", "m", "--temperature", "inf"], "--temperature takes a finite number"),
+        (["--model", "m", "--temperature", "nan"], "--temperature takes a finite number"),
+        (["--model", "m", "--timeout", "nan"], "--timeout takes a finite number"),
+        (["--model", ""], "--model needs a name"),
+        ([], "--base-url needs --model"),
+        (["--model", "m", "--base-url", f"ftp://u:{KEY}@h"], "is no address of a server"),
+        (["--model", "m", "--prompts", "{prompts}"], "prompt explore: division by zero"),
+    ],
+)
+def test_options_that_mean_nothing(tmp_path, coevolve, options, says):
+    """Exit 2 with one line, nothing begun: neither an output nor its journal, and no password printed."""
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "explore.jinja").write_text("a {{ 1/0 }}")
+    given = [option.format(prompts=tmp_path / "prompts") for option in options]
+    command = ["explore", "--env", "desk", "--mode", "curious", "--base-url", "http://127.0.0.1:9/v1", *given]
+    result = coevolve(*command, "--journal", tmp_path / "j", "-o", tmp_path / "o.jsonl", check=False)
+    assert result.returncode == 2 and says in result.stderr.decode() and KEY not in result.stderr.decode()
+    assert {path.name for path in tmp_path.iterdir()} <= {"prompts", "j"}
+
+
+def test_a_dry_run_prints_no_password(coevolve):
+    """The settings have the address without it."""
+    command = ["explore", "--env", "desk", "--mode", "curious", "--model", "m", "--dry-run"]
+    said = coevolve(*command, "--base-url", f"http://u:{KEY}@h/v1").stderr.decode()
+    assert '"http://***@h/v1"' in said and KEY not in said
 
 
 def kills(tasks: Path, folder: Path, count: int, expected: bytes, calls: int) -> None:

@@ -57,3 +57,15 @@ def pools() -> Iterator[Pools]:
 def bfcl(pools: Pools) -> Pool:
     """One BFCL worker for a module; started by its first test, so that a test that is skipped needs none."""
     return pools("bfcl")
+
+
+@pytest.fixture(scope="session")
+def appworld_pools() -> Iterator[Pools]:
+    with Pools() as running:
+        yield running
+
+
+@pytest.fixture
+def appworld(appworld_pools: Pools) -> Pool:
+    """One AppWorld worker for all modules, because it takes seconds to warm up; started by its first test."""
+    return appworld_pools("appworld")

@@ -235,15 +235,18 @@ def test_long_batches_do_not_block(strange):
 
 
 def test_the_workers_surroundings(strange, monkeypatch):
-    """Fixed hash seed and date for everyone; a worker of the user's own sees the user's variables, a built-in one does not."""
+    """Fixed hash seed and date for everyone; a worker of the user's own sees the user's variables but the models' key and address; a built-in one sees none."""
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@localhost/v1")
+    monkeypatch.setenv("MY_OWN_KEY", "mine")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     built_in = registry.find("desk").environment
     assert built_in["PYTHONHASHSEED"] == "0" and not {"OPENAI_API_KEY", "PYTHONPATH"} & set(built_in)
     with Pool(strange) as pool:
         (session,) = pool.open([START])
-        names = ("PYTHONHASHSEED", "COEVOLVE_DATE", "OPENAI_API_KEY")
-        assert observe(pool, session, *(call("environment", name=n) for n in names)) == ["0", "2026-01-01", "secret"]
+        names = ("PYTHONHASHSEED", "COEVOLVE_DATE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "MY_OWN_KEY")
+        seen = observe(pool, session, *(call("environment", name=n) for n in names))
+        assert seen == ["0", "2026-01-01", "None", "None", "mine"]
 
 
 def test_a_worker_that_cannot_start_says_why(strange, raw, monkeypatch, tmp_path):

@@ -14,13 +14,18 @@ def lines(result) -> list[dict]:
 
 
 def test_list_names_the_built_in_environments(coevolve, tmp_path):
-    """One JSON line each; in an empty home bfcl is not installed, desk always is."""
+    """One JSON line each; in an empty home bfcl is not installed, desk always is. What plays no episodes says what it is for."""
     found = lines(coevolve("env", "list", env={"COEVOLVE_HOME": str(tmp_path)}))
     assert [(entry["name"], entry["installed"]) for entry in found] == [
         ("desk", True),
         ("bfcl", False),
         ("bfcl-strict", False),
+        ("appworld", False),
+        ("bfcl-official", False),
     ]
+    assert {entry["name"]: entry["for"] for entry in found if "for" in entry} == {
+        "bfcl-official": "BFCL's own scores, no episodes: coevolve evaluate --official"
+    }
     assert found[1]["version"] == "2026.3.23" and found[1]["where"] == f"{tmp_path}/envs/bfcl-2026.3.23"
 
 
@@ -55,7 +60,7 @@ def test_exit_codes(coevolve, tmp_path):
         (("tasks", "bfcl", "--split", "base"), 69, b"coevolve env install bfcl"),
         (("check", "false"), 69, b"cannot start"),
         (("check", "no-such-program"), 2, b"no-such-program"),
-        (("install", "appworld"), 2, b"there is: bfcl"),
+        (("install", "no-such-benchmark"), 2, b"there is: bfcl"),
         (("install", "desk"), 0, b"built in"),
     ]:
         result = coevolve("env", *arguments, check=False, env=home)

@@ -89,8 +89,8 @@ def test_a_failed_installation_leaves_nothing_that_looks_installed(home, tmp_pat
     with pytest.raises(Unreachable, match="pip could not install tiny-thing==1.0"):
         install.install("tiny", lambda _: None)
     assert not install.installed("tiny")
-    with pytest.raises(UsageError, match="nothing to install for 'appworld'"):
-        install.install("appworld")
+    with pytest.raises(UsageError, match="nothing to install for 'webarena'"):
+        install.install("webarena")
 
 
 def test_another_recipe_is_another_installation(home, monkeypatch):

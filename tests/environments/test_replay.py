@@ -1,9 +1,12 @@
 """Replays of many jobs at once, on real workers."""
 
+from types import SimpleNamespace
+
 import pytest
 from abstraction_support import SHOP, variant
 
 from coevolve.environments.client import Fault, Pool
+from coevolve.environments.protocol import Description, Limits, Opened
 from coevolve.environments.replay import Job, checked_responses, outcome, replay, run, together
 from coevolve.records import Call, Start, Task
 
@@ -72,3 +75,31 @@ def test_the_outcome_is_effects_and_compared_responses():
         assert checked_responses(pool.tools, [price[0]], episodes[0].flat) == ['{"price": 31}']
         assert checked_responses(pool.tools, [MILK], episodes[2].flat) == []
     assert len(set(digests)) == 4 and digests[2] == digests[4]
+
+
+def test_no_more_sessions_than_the_environment_bears():
+    """`Limits.sessions` bounds what is open at a time; the episodes come back in order all the same."""
+    counted = Counted(sessions=3)
+    jobs = [Job(Start(f"s{n}"), []) for n in range(8)]
+    episodes = replay(counted, jobs)
+    assert [episode.opened.state for episode in episodes] == [f"s{n}" for n in range(8)]
+    assert counted.batches == [3, 3, 2] and counted.open_now == 0
+
+
+class Counted:
+    """A pool that opens anything and counts."""
+
+    def __init__(self, sessions: int):
+        self.description = Description(name="x", version="1", tools=[], limits=Limits(sessions=sessions))
+        self.batches, self.open_now = [], 0
+
+    def open(self, starts, queries):
+        self.batches.append(len(starts))
+        self.open_now += len(starts)
+        return [SimpleNamespace(opened=Opened(state=start.name)) for start in starts]
+
+    def evaluate(self, requests):
+        return []
+
+    def close(self, sessions):
+        self.open_now -= len(sessions)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from abstraction_support import SHOP, variant
 from competent_model import FENCE, call, competent
-from scripted_server import EMPTY, ScriptedServer
+from scripted_server import EMPTY, Fault, ScriptedServer
 from shopper_model import obedient, shopper
 
 from coevolve.agents.transcript import tokens
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened
-from coevolve.errors import UsageError
+from coevolve.errors import CoevolveError, UsageError
 from coevolve.exploration.conversation import Conversation
 from coevolve.exploration.explore import MIND_BLOCK, Tally, explore
 from coevolve.exploration.memory import Memory
@@ -29,6 +29,7 @@ from coevolve.models.service import Models, Options
 from coevolve.records import Call, Context, Signal, Start, Statistic, Step, Task, Trajectory
 
 MODEL = ["--model", "wise"]
+SMALL = Fault(400, message="maximum context length is 3")
 PAD = f"{sys.executable} {Path(__file__).parents[1] / 'code_pad.py'}"
 
 
@@ -211,9 +212,39 @@ def test_unreadable_replies_get_hints_and_then_end(tmp_path):
     """A call that is no JSON is answered with the hint; the third one ends the episode."""
     function = {"name": "price", "arguments": "{item"}
     broken = {"content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
-    found, requests, _ = run(SHOP, lambda r: broken, Settings("random", 1), tmp_path)
-    assert len(requests) == 3 and found[0].steps == []
-    assert "JSON" in requests[1]["messages"][2]["content"]
+    requests = []
+    with pytest.raises(CoevolveError, match="all 1 explorations ended before the first action.* could not be read"):
+        run(SHOP, lambda r: requests.append(r) or broken, Settings("random", 1), tmp_path)
+    assert len(requests) == 3 and "JSON" in requests[1]["messages"][2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(SMALL, "does not fit the context of model wise"), ("That is all.", "held no action")],
+    ids=["context too small", "silent"],
+)
+def test_a_model_that_never_acts_is_an_error(coevolve, tmp_path, answer, why):
+    """Exit 1 after one block, with the reason, --quiet or not, and no output."""
+    options = ["--env", SHOP, "--mode", "random", "--episodes", MIND_BLOCK + 1, *MODEL, "--quiet"]
+    with ScriptedServer(lambda r: answer) as server:
+        options += ["--base-url", server.url, "-o", tmp_path / "out", "--journal", tmp_path / "journal"]
+        result = coevolve("explore", *options, check=False)
+    (line,) = result.stderr.decode().splitlines()
+    assert result.returncode == 1 and why in line and f"all {MIND_BLOCK} explorations ended" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_episode_without_an_action_is_counted_and_tried_again(coevolve, tmp_path):
+    """Where others acted it is written, and told; it is not kept for a rerun, as the others are."""
+    options = ["--env", SHOP, "--mode", "random", "--episodes", "2", *MODEL, "--concurrency", "1"]
+    with ScriptedServer(shopper, {0: SMALL}) as server, ScriptedServer(lambda r: EMPTY) as dead:
+        options += ["-o", tmp_path / "out", "--journal", tmp_path / "journal"]
+        result = coevolve("explore", *options, "--base-url", server.url)
+        assert b"1 episodes without an action" in result.stderr
+        assert sorted(bool(json.loads(line)["steps"]) for line in (tmp_path / "out").open()) == [False, True]
+        (tmp_path / "out").unlink()
+        coevolve("explore", *options, "--base-url", dead.url, check=False)
+        assert len(dead.requests) == 1, "what acted is in the ledger"
 
 
 def test_code_is_executed_character_by_character(tmp_path):

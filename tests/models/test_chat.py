@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coevolve.models.chat import BadReply, Request, reply
+from coevolve.models.chat import UNANSWERED, BadReply, Reply, Request, reply
 from coevolve.records import Usage
 
 
@@ -73,7 +74,7 @@ def test_usage():
         (body(content=""), "empty"),
         (body(content=" \n"), "empty"),
         (body("content_filter", content=None), "content_filter"),
-        (body(content="<think>only this</think>"), "empty"),
+        (b'{"choices": [{"message": null}]}', "no chat completion"),
         (b'{"choices": [{"mess', "no chat completion"),
         (b"<html>gateway</html>", "no chat completion"),
         (b'{"choices": [{"message": "text"}]}', "no chat completion"),
@@ -81,9 +82,79 @@ def test_usage():
     ],
 )
 def test_no_reply(answer, says):
-    """An answer without text and calls is an error that says what it was."""
-    with pytest.raises(BadReply, match=says):
+    """An answer without text, calls and reasoning is an error that says what it was."""
+    with pytest.raises(BadReply, match=says) as caught:
         reply(answer)
+    assert str(caught.value).startswith(UNANSWERED)
+
+
+def test_silence_is_a_reply_where_the_request_says_so():
+    """Empty and ended by the model: a policy's reply. What a filter or a broken server left empty is none."""
+    for content in ("", None):
+        said = reply(body(content=content), may_be_silent=True)
+        assert (said.text, said.reasoning, said.tool_calls, said.truncated) == ("", "", [], False)
+    for answer in (b'{"choices": []}', body("content_filter", content=None), b'{"choices": [{"message": null}]}'):
+        with pytest.raises(BadReply):
+            reply(answer, may_be_silent=True)
+    asked = Request(model="m", messages=[])
+    assert asked.key() == replace(asked, may_be_silent=True).key()
+
+
+def test_reasoning_alone_is_a_reply():
+    """A model that thought and said nothing answered: its message is kept, whichever way its reasoning came."""
+    for message in ({"content": "<think>only this</think>"}, {"content": None, "reasoning_content": "only this"}):
+        said = reply(body(**message))
+        assert (said.text, said.reasoning, said.tool_calls) == ("", "only this", [])
+
+
+def test_reasoning_that_never_ends_stays_in_the_text():
+    """Not cut off and not closed: what follows the mark is for the parser to judge."""
+    said = reply(body(content="<think>so much to {}"))
+    assert (said.text, said.reasoning, said.truncated) == ("<think>so much to {}", "", False)
+
+
+def tagged(*calls: str) -> str:
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
+
+
+GOOD = {"id": "a", "function": {"name": "ls", "arguments": "{}"}}
+ODD = {
+    "older function_call": ({"function_call": {"name": "ls", "arguments": '{"a": 1}'}}, "", [("ls", '{"a": 1}')]),
+    "arguments are an object": ({"tool_calls": [{"function": {"name": "ls", "arguments": {"a": 1}}}]}, "", [("ls", '{"a": 1}')]),
+    "not a list": ({"tool_calls": GOOD}, "", [("ls", "{}")]),
+    "without a function": ({"tool_calls": [{"name": "ls", "arguments": "{}"}]}, "", [("ls", "{}")]),
+    "id is a number": ({"tool_calls": [{**GOOD, "id": 3}]}, "", [("ls", "{}")]),
+    "no name": ({"tool_calls": [{"function": {"name": None, "arguments": "{}"}}]}, tagged('{"name": null, "arguments": "{}"}'), []),
+    "empty name": ({"content": "Now.", "tool_calls": [{"function": {"name": "", "arguments": "{}"}}]}, "Now.\n" + tagged('{"name": "", "arguments": "{}"}'), []),
+    "a name that no API takes": ({"tool_calls": [{"function": {"name": "functions.ls", "arguments": "{}"}}]}, tagged('{"name": "functions.ls", "arguments": "{}"}'), []),
+    "arguments are no JSON": ({"tool_calls": [GOOD, {"function": {"name": "cd", "arguments": '{"a": '}}]}, tagged('{"name": "ls", "arguments": "{}"}', '{"name": "cd", "arguments": "{\\"a\\": "}'), []),
+    "arguments are a list": ({"tool_calls": [{"function": {"name": "cd", "arguments": [1]}}]}, tagged('{"name": "cd", "arguments": [1]}'), []),
+    "a text": ({"tool_calls": "ls()"}, tagged('"ls()"'), []),
+    "nulls": ({"tool_calls": [None]}, tagged("null"), []),
+    "numbers": ({"content": 5, "tool_calls": 0}, "5", []),
+    "parts": ({"content": ["a", {"type": "text", "text": "b"}, {"type": "image"}]}, "ab", []),
+    "odd reasoning": ({"content": "x", "reasoning": {"steps": []}}, "x", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_messages_are_replies(name):
+    """A readable call is one; what no server would take back is text in tags; nothing of it is an error, and all can be kept."""
+    message, text, calls = ODD[name]
+    said = reply(body(**message))
+    assert said.text == text
+    assert [(c["function"]["name"], c["function"]["arguments"]) for c in said.tool_calls] == calls
+    assert msgspec.json.decode(msgspec.json.encode(said), type=Reply) == said
+    for call in said.tool_calls:
+        assert isinstance(json.loads(call["function"]["arguments"]), dict) and isinstance(call["id"], str)
+
+
+@pytest.mark.parametrize(
+    "usage", ["many", [1], {"prompt_tokens": "7"}, {"prompt_tokens": 2.0, "completion_tokens": -1}]
+)
+def test_odd_usage_loses_no_reply(usage):
+    """Tokens that are no numbers count as none."""
+    assert reply(body(content="x", usage=usage)).usage in (Usage(), Usage(2, 0))
 
 
 def test_the_key_is_all_that_decides_the_answer():

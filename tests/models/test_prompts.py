@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 import pytest
+from jinja2 import meta
 
 from coevolve.errors import UsageError
 from coevolve.models import prompts
@@ -24,29 +25,65 @@ def test_every_prompt_of_the_package_loads(name):
 def test_an_override_replaces_one_file_and_its_version(tmp_path):
     """The user's text is used, the version says so, and the others stay."""
     name, other = NAMES[:2]
-    (tmp_path / f"{name}.jinja").write_text("Say {{ word }}.\n")
+    word, *_ = prompts.EXAMPLES[name]
+    (tmp_path / f"{name}.jinja").write_text(f"Say {{{{ {word} }}}}.\n")
     mine = prompts.load(name, str(tmp_path))
-    assert mine.render(word="hello") == "Say hello."
+    assert mine.render(**{word: "hello"}) == "Say hello."
     assert mine.version != prompts.load(name).version
     assert prompts.load(other, str(tmp_path)).version == prompts.load(other).version
 
 
 def test_wrong_overrides_are_refused(tmp_path):
-    """A missing folder, a name that the package lacks, a variable that isn't there, a syntax error: each says which."""
+    """A missing folder, a name that the package lacks: each says which."""
     with pytest.raises(UsageError, match="no such folder"):
         prompts.load(NAMES[0], str(tmp_path / "none"))
     with pytest.raises(UsageError, match="there is no nothing.jinja"):
         prompts.load("nothing")
-    file = tmp_path / f"{NAMES[0]}.jinja"
-    file.write_text("{{ wrod }}")
-    with pytest.raises(UsageError, match="'wrod' is undefined"):
-        prompts.load(NAMES[0], str(tmp_path)).render(word="x")
-    file.write_text("{{ word")
-    with pytest.raises(UsageError, match=NAMES[0]):
-        prompts.load(NAMES[0], str(tmp_path)).render(word="x")
     (tmp_path / "explroe.jinja").write_text("x")
     with pytest.raises(UsageError, match=r"unknown explroe.jinja"):
         prompts.load(NAMES[0], str(tmp_path))
+
+
+WRONG = {
+    "an unknown variable": (b"{{ wrod }}", "'wrod' is undefined"),
+    "a syntax error": (b"{{ word", "unexpected end"),
+    "no text": (b"\xff\xfe", "no UTF-8"),
+    "a failing expression": (b"a {{ 1/0 }}", "division"),
+    "a failing expression in a branch": (b"a {% if not tried %}{{ 1/0 }}{% endif %}", "division"),
+    "itself": (b'{% include "explore.jinja" %}', "includes itself"),
+    "itself by way of another": (b'{% include "observe.jinja" %}', "includes itself"),
+    "a computed part": (b"{% include mode %}", "written out"),
+    "a missing part": (b'{% include "none.jinja" %}', "there is no none.jinja"),
+    "a huge loop": (b"{% for a in range(100000000) %}x{% endfor %}", "Range too big"),
+    "nothing": (b"", "says nothing"),
+    "white space and a comment": (b" {# hm #} \n", "says nothing"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_prompt_that_does_not_work_is_refused_when_it_is_read(what, tmp_path):
+    """Before a stage begins anything: one line that says what is wrong."""
+    text, says = WRONG[what]
+    (tmp_path / "explore.jinja").write_bytes(text)
+    (tmp_path / "observe.jinja").write_text('{% include "explore.jinja" %}' if "another" in what else "{{ left }}")
+    with pytest.raises(UsageError, match=says) as caught:
+        prompts.load("explore", str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_prompt(tmp_path):
+    """Nor is any other file that cannot be read."""
+    (tmp_path / "explore.jinja").mkdir()
+    with pytest.raises(UsageError, match=r"explore\.jinja: Is a directory"):
+        prompts.load("observe", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_have_the_variables_of_the_prompts(name):
+    """What the package's own files use is what a file of the user's may use."""
+    prompt = prompts.load(name)
+    source = prompt.environment.loader.mapping[name + prompts.SUFFIX]
+    assert meta.find_undeclared_variables(prompt.environment.parse(source)) == set(prompts.EXAMPLES[name])
 
 
 def test_no_text_closes_its_own_fence():

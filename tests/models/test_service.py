@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import email.utils
 import json
-import multiprocessing
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,12 +17,13 @@ from typing import Annotated
 
 import msgspec
 import pytest
-from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer
+from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer, completion
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
 from coevolve.models.chat import BadReply, Full, Rejected, Request
-from coevolve.models.service import Models, Options
-from coevolve.models.spending import Limits
+from coevolve.models.service import OURS, Models, Options
+from coevolve.models.spending import Limits, Price
+from coevolve.records import Usage
 
 
 def question(text: object, **options) -> Request:
@@ -101,12 +107,24 @@ def test_passing_faults_are_retried_by_the_client(journal, fault):
     """Too many requests, an internal error, a connection cut in the middle, a hang: the right answers, one retry each."""
     with ScriptedServer(echo, {1: fault, 4: fault}) as server:
         with Models("s", Options(base_url=server.url, journal=journal, timeout=0.4)) as models:
-            began = time.monotonic()
             assert ask_all(models, range(6)) == [f"you said {i}" for i in range(6)]
-            took = time.monotonic() - began
         (totals,) = models.totals()
     assert (totals.paid.calls, totals.paid.retries, len(server.requests)) == (6, 2, 8)
-    assert fault is not TOO_MANY or took >= 0.2  # Retry-After
+
+
+def test_retry_after_is_waited_for(journal):
+    """In seconds and in milliseconds, either far from the half second that the client would wait by itself."""
+    arrived = []
+
+    def answer(request):
+        arrived.append(time.monotonic())
+        waits = {1: {"Retry-After": "2"}, 2: {"retry-after-ms": "1500"}}
+        return Fault(429, waits[len(arrived)]) if len(arrived) in waits else echo(request)
+
+    with ScriptedServer(answer) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+        assert ask_all(models, [1]) == ["you said 1"]
+    first, second, third = arrived
+    assert second - first >= 2 and third - second >= 1.5
 
 
 @pytest.mark.parametrize("fault", [HALF, NO_CHOICE, EMPTY], ids=["half", "no choice", "empty"])
@@ -124,7 +142,8 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
         with Models("s", options) as models:
             found = list(models.each(range(5), lambda text: one(models, text)))
             assert [isinstance(f, BadReply) for f in found] == [False, False, True, False, False]
-            assert models.totals()[0].bad == 1 and models.totals()[0].paid.calls == 4
+            (totals,) = models.totals()
+            assert (totals.bad, totals.paid.calls, totals.paid.estimated) == (1, 5, 1), "it was paid, whatever it was"
         with Models("s", options) as models:
             assert ask_all(models, range(5)) == [f"you said {i}" for i in range(5)]
             assert models.totals()[0].paid.calls == 1
@@ -134,8 +153,23 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
     ("fault", "error", "says"),
     [
         (Fault(401), Unreachable, "OPENAI_API_KEY"),
-        (Fault(503, {"retry-after-ms": "1"}), Unreachable, "after 4 retries: HTTP 503"),
-        (Fault(422), CoevolveError, "refuses the request"),
+        (Fault(503, {"retry-after-ms": "1"}), Unreachable, "after 4 retries: HTTP 503: scripted"),
+        (
+            Fault(429, {"Retry-After": "3600"}),
+            Unreachable,
+            "HTTP 429 from model m: it asks to be left alone for 3600 s",
+        ),
+        (
+            Fault(429, {"Retry-After": "3600.5"}),
+            Unreachable,
+            "HTTP 429 from model m: it asks to be left alone for 36.. seconds: scripted",
+        ),
+        (
+            Fault(429, {"Retry-After": email.utils.formatdate(time.time() + 7200, usegmt=True)}),
+            Unreachable,
+            "HTTP 429 from model m: it asks to be left alone for [67]... seconds: scripted",
+        ),
+        (Fault(422), CoevolveError, "refuses the request .HTTP 422.: scripted"),
         (Fault(400, message="maximum context length is 3"), Full, "context"),
     ],
 )
@@ -175,6 +209,149 @@ def test_a_price_is_a_finite_number(price, journal, tmp_path):
         ).__enter__()
 
 
+KEY = "sk/planted-7\\x"
+
+
+def spelled(text: str) -> str:
+    """As some servers write JSON."""
+    return json.dumps(text)[1:-1].replace("/", "\\/").replace("-", "\\u002D").replace("p", "\\u0070")
+
+
+def echoes(request: dict) -> Fault:
+    """Says the key in a text, in its reasoning, and in a call's arguments, where it is JSON in JSON in JSON."""
+    inner = json.dumps({"text": "@", "more": json.dumps({"deep": "@"})}).replace("@", spelled(KEY))
+    call = {"id": KEY, "type": "function", "function": {"name": "say", "arguments": inner}}
+    message = {"content": [{"text": f"it is {KEY[:4]}"}, {"text": KEY[4:]}], "reasoning": KEY, "tool_calls": [call]}
+    body = json.dumps(completion(message, request)).replace(json.dumps(KEY)[1:-1], spelled(KEY))
+    return Fault(body=body.encode())
+
+
+def everything(value: object) -> str:
+    """All texts in a value, JSON in texts read as often as it can be."""
+    if isinstance(value, dict):
+        return "\n".join(map(everything, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(everything, value))
+    try:
+        return value + "\n" + everything(json.loads(value))
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def test_the_key_is_cut_however_it_is_spelled(journal, monkeypatch):
+    """Escaped as JSON allows it, in parts, in JSON inside JSON: nothing that is kept decodes to it."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with ScriptedServer(echoes) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+        (found,) = models.each([question("x")], models.chat)
+    assert KEY in everything(json.loads(echoes({"messages": []}).body)), "the server did say it"
+    assert found.text == "it is ***" and found.tool_calls[0]["function"]["name"] == "say"
+    for kept in (msgspec.to_builtins(found), lines(journal)):
+        assert "***" in everything(kept) and "planted" not in everything(kept)
+
+
+def test_a_password_in_the_address_goes_out_and_nowhere_else(journal):
+    """It is the authorization of the request; errors and answers do not have it."""
+    said = [Fault(400, message="you are u:s3cret-pw"), "s3cret-pw it is"]
+    with ScriptedServer(lambda request: said.pop(0)) as server:
+        url = server.url.replace("://", "://u:s3cret%2Dpw@")
+        with pytest.raises(CoevolveError, match="you are u:") as caught:
+            with Models("s", Options(base_url=url, journal=journal)) as models:
+                ask_all(models, [1])
+        assert "s3cret" not in str(caught.value)
+        with Models("s", Options(base_url=url, journal=journal)) as models:
+            assert ask_all(models, [1]) == ["*** it is"]
+        assert server.requests[0]["key"] == "Basic " + base64.b64encode(b"u:s3cret-pw").decode()
+    for wrong in ("ftp://u:s3cret@h", "u:s3cret@h/v1", "http://u:s3/cret?@h:x/v1", "http://h:0/v1?key=s3cret"):
+        with pytest.raises(UsageError) as refused:
+            Models("s", Options(base_url=wrong, journal=journal))
+        assert "s3" not in str(refused.value)
+
+
+def test_an_attempt_ends_however_slowly_the_server_speaks(journal):
+    """A byte now and then keeps no attempt alive: it is over time, and tried again."""
+
+    def serve(listening):
+        connection, _ = listening.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        with pytest.raises(Unreachable, match="no answer from model m after 4 retries: APITimeoutError"):
+            with Models("s", Options(base_url=url, journal=journal, timeout=0.5)) as models:
+                for client in models._client._clients:
+                    client.max_retries = 0
+                ask_all(models, [1])
+
+
+@pytest.mark.parametrize(
+    "count", ["1e400", "NaN", '"many"', "-3", "1e30", "9007199254740993000", "true", "1.5", "null"]
+)
+def test_a_count_that_is_none_is_estimated(journal, count):
+    """Numbers of tokens that no server can have counted are no usage."""
+    body = '{"choices": [{"message": {"content": "ok"}}], "usage": {"prompt_tokens": @, "completion_tokens": @, "prompt_tokens_details": {"cached_tokens": @}}}'  # fmt: skip
+    with ScriptedServer(lambda request: Fault(body=body.replace("@", count).encode())) as server:
+        with Models("s", Options(base_url=server.url, journal=journal)) as models:
+            assert ask_all(models, [1]) == ["ok"]
+        (totals,) = models.totals()
+    assert totals.paid.estimated == 1 and 0 < totals.paid.tokens < 100 and totals.paid.cached_tokens == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=250), Limits(cost=0.25)], ids=["tokens", "cost"])
+def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
+    """They end the budget, and the journal knows of them, so that reruns with the same budget come to ask nothing more."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
+    answer = {"choices": [{"message": {"content": ""}}], "usage": {"prompt_tokens": 90, "completion_tokens": 10}}
+    options = {"journal": journal, "concurrency": 1, "prices": str(prices)}
+
+    async def one(models, text):
+        try:
+            return (await models.chat(question(text))).text
+        except BadReply:
+            return None
+
+    with ScriptedServer(lambda request: Fault(body=json.dumps(answer).encode())) as server:
+        asked, paid = [], []
+        for _ in range(5):
+            with pytest.raises(BudgetReached, match="reached") as caught:
+                with Models("s", Options(base_url=server.url, limits=limits, **options)) as models:
+                    list(models.each(range(8), lambda text: one(models, text)))
+            asked.append(len(server.requests))
+            paid.append([(totals.bad, totals.paid.calls, totals.paid.tokens) for totals in models.totals()])
+        assert asked == [3, 4, 5, 5, 5], "what a question took in vain is taken from each later budget"
+        assert paid[:2] == [[(3, 3, 300)], [(1, 1, 100)]] and paid[4] == []
+        assert "300 tokens by earlier answers that could not be used" in str(caught.value)
+        assert sum(line["reply"]["usage"]["prompt_tokens"] for line in lines(journal)) == 5 * 90
+    with ScriptedServer(echo) as server:
+        with Models("s", Options(base_url=server.url, **options)) as models:
+            assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
+        with Models("s", Options(base_url=server.url, limits=Limits(tokens=1), **options)) as models:
+            assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
+        assert len(server.requests) == 8
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_is_kept_and_not_sent_back(journal, field):
+    """The journal has the thought; the conversation goes on without it, in every form that servers know."""
+
+    def answer(request):
+        return {"content": "yes", field: "a thought"}
+
+    with ScriptedServer(answer) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+        (first,) = models.each([question("well?")], models.chat)
+        (entry,) = lines(journal)
+        assert first.reasoning == entry["reply"]["reasoning"] == "a thought" and first.text == "yes"
+        more = [*question("well?").messages, first.message, {"role": "user", "content": "sure?"}]
+        list(models.each([Request(model="m", messages=more)], models.chat))
+        assert "a thought" not in json.dumps(server.requests) and server.requests[1]["messages"][1]["content"] == "yes"
+
+
 def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
     with pytest.raises(Unreachable, match="no answer from model m") as caught:
@@ -205,6 +382,58 @@ def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
         assert 1 <= reached < 8 and len(server.requests) == server.answered == 8
         assert totals.paid.calls + totals.reused.calls == 8
         assert totals.reused.cost > 0
+
+
+def uncounted(request: dict) -> Fault:
+    """The echo, without usage: llama.cpp and proxies leave it out."""
+    answer = completion(echo(request), request)
+    answer.pop("usage")
+    return Fault(body=json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=50), Limits(cost=0.05)], ids=["tokens", "cost"])
+def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, limits):
+    """Tokens are estimated from the bytes and said to be; the limit stops by them; what it cost is unknown, not 0."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
+    with ScriptedServer(uncounted) as server:
+        options = {"base_url": server.url, "journal": journal, "concurrency": 1, "prices": str(prices)}
+        with pytest.raises(BudgetReached, match=r"reached \(by estimate: \d calls came without usage\)"):
+            with Models("s", Options(limits=limits, **options)) as models:
+                ask_all(models, range(8))
+        (totals,) = models.totals()
+        asked, said = json.dumps([[{"content": "0", "role": "user"}], [], None]), json.dumps(["you said 0", ""])
+        a_call = len(asked.replace(" ", "")) / 3 + len(said) / 3
+        assert abs(totals.paid.tokens / totals.paid.calls - a_call) < 3
+        assert 1 <= totals.paid.calls == totals.paid.estimated == len(server.requests) < 8
+        assert totals.paid.cost is None and "cost" not in totals.line()
+        assert f"{totals.paid.calls} without usage (tokens estimated)" in totals.line()
+        with Models("s", Options(**options)) as models:
+            ask_all(models, range(8))
+        (totals,) = models.totals()
+        assert totals.reused.estimated + totals.paid.estimated == 8 == len(server.requests)
+        assert totals.reused.cost is None and totals.reused.tokens > 0
+
+
+def test_what_a_server_counts_is_not_estimated(journal):
+    """Usage stands as it is; cached tokens are a part of the prompt's, whatever a server says."""
+    answer = json.loads(json.dumps(completion("ok", {"messages": []})))
+    answer["usage"] = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 99}}
+    with ScriptedServer(lambda request: Fault(body=json.dumps(answer).encode())) as server:
+        with Models("s", Options(base_url=server.url, journal=journal)) as models:
+            ask_all(models, [1])
+        (totals,) = models.totals()
+        assert (totals.paid.tokens, totals.paid.estimated) == (12, 0)
+    assert Price(prompt=2, cached=1, completion=3).of(Usage(10, 2), 99) == (10 * 1 + 2 * 3) / 1e6
+
+
+@pytest.mark.parametrize("field", OURS)
+@pytest.mark.parametrize("value", [None, "x"])
+def test_extra_fields_are_not_the_stages_own(journal, field, value):
+    """Model, messages, tools, n and stream are neither set nor removed by --request-extra."""
+    with pytest.raises(UsageError, match=rf"--request-extra: {field} "):
+        Models("s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, extra={field: value}))
+    assert not Path(journal).exists()
 
 
 def test_a_cost_limit_needs_a_price(journal, tmp_path):
@@ -266,12 +495,13 @@ def test_structured_answers(journal):
         assert server.requests[0]["response_format"]["json_schema"]["name"] == "Idea"
 
 
-def test_a_server_without_structured_answers(journal):
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
+def test_a_server_without_structured_answers(journal, status):
     """It refuses response_format once, and is asked without from then on."""
 
     def answer(request):
         if "response_format" in request:
-            return Fault(400, message="response_format is not supported")
+            return Fault(status, {"x-should-retry": "false"}, message="response_format is not supported")
         return '{"query": "q", "confidence": 0.5}'
 
     with ScriptedServer(answer) as server:
@@ -293,24 +523,58 @@ def test_extra_fields_reach_the_server_and_the_key(journal):
         assert server.requests[1]["reasoning_effort"] == "low" and server.requests[1]["max_tokens"] == 7
 
 
-def _other(url: str, journal: str, wait) -> None:
-    wait.wait()
-    with Models("s", Options(base_url=url, journal=journal)) as models:
-        ask_all(models, range(10))
+@pytest.fixture
+def asker(journal):
+    """Starts processes that wait for a line on stdin, then ask (`asker.py`)."""
+    started = []
+
+    def start(server: ScriptedServer) -> subprocess.Popen:
+        command = [sys.executable, Path(__file__).with_name("asker.py"), server.url, journal]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout.readline() == "ready\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
-def test_two_processes_pay_once(journal):
+ANSWERS = [f"you said {i}" for i in range(10)]
+
+
+def test_two_processes_pay_once(asker):
     """Both ask the same at the same time: each question is one call, the second process waits for the answer."""
-    spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(2)
     with ScriptedServer(echo, latency=0.2) as server:
-        both = [spawn.Process(target=_other, args=(server.url, journal, barrier)) for _ in range(2)]
+        both = [asker(server) for _ in range(2)]
         for process in both:
-            process.start()
-        for process in both:
-            process.join()
-        assert [p.exitcode for p in both] == [0, 0]
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [process.communicate()[0].splitlines() for process in both] == [ANSWERS, ANSWERS]
         assert len(server.requests) == 10
+
+
+def test_a_killed_process_leaves_its_questions_to_the_other(asker):
+    """kill -9 of the process whose calls are in flight: the one that waits for its answers asks them itself, once."""
+    first_is_dead = threading.Event()
+
+    def answer(request):
+        return echo(request) if first_is_dead.is_set() else Fault(hang=60)
+
+    with ScriptedServer(answer) as server:
+        first, second = asker(server), asker(server)
+        first.stdin.write("go\n")
+        first.stdin.flush()
+        while len(server.requests) < 10:
+            time.sleep(0.01)
+        second.stdin.write("go\n")
+        second.stdin.flush()
+        time.sleep(0.2)
+        assert len(server.requests) == 10, "it waits"
+        first_is_dead.set()
+        first.kill()
+        assert second.communicate()[0].splitlines() == ANSWERS
+        assert len(server.requests) == 20
 
 
 def lines(journal: str) -> list[dict]:

@@ -36,6 +36,23 @@ def test_sums_by_stage_and_per_task(tmp_path):
     assert per_task.split() == ["per", "task", "kept", "(4)", "1.5", "150.0", "60.0", "15.0", "1.5", "0.50", "0.5"]
 
 
+def test_a_directory_of_single_stages(tmp_path, coevolve):
+    """The table comes from model_calls.jsonl alone; the tasks of the last `validate` share the sum; estimates are said."""
+    guessed = Spent()
+    guessed.add(Reply("x"), 0.5, 0, None, Usage(90, 30))
+    lines = [
+        Totals("explore", "m", spent(3, 0.25), Spent(), kept=9),
+        Totals("validate", "m", spent(1, 0.25), Spent(), kept=1),
+        Totals("validate", "m", guessed, Spent(), kept=2),
+    ]
+    (tmp_path / "model_calls.jsonl").write_bytes(b"".join(map(jsonl.encode, lines)))
+    header, explore, validate, whole, per_task, note = coevolve("report", tmp_path).stdout.decode().splitlines()
+    assert header.startswith("model calls") and explore.split()[-1] == "0.75"
+    assert validate.split() == ["validate", "m", "2", "190", "40", "40", "1", "0.50", "-"]
+    assert whole.endswith("-") and per_task.startswith("per task kept (2)") and "of 1 calls are estimated" in note
+    assert coevolve("report", tmp_path, "--json").stdout == b""
+
+
 def test_unknown_cost_is_no_zero(tmp_path):
     """One stage without a price: its cost and the sum are unknown."""
     lines = [Totals("explore", "m", spent(1, 0.5), Spent()), Totals("validate", "n", spent(1, None), Spent())]

@@ -71,7 +71,7 @@ def test_no_run(tmp_path):
     """A directory that is no run is a usage error that says what was looked for."""
     with pytest.raises(UsageError, match="no such run"):
         run.read(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="neither iterations/ nor metrics.jsonl"):
+    with pytest.raises(UsageError, match="neither iterations/ nor metrics.jsonl nor model_calls.jsonl"):
         run.read(str(tmp_path))
 
 

@@ -239,7 +239,13 @@ def test_usage_errors(tasks, policy, tmp_path):
     empty = run(*base, check=False, stdin="")
     assert empty.returncode == 2 and b"no tasks" in empty.stderr
     plan = run(*base, tasks, "--dry-run", "--steps", 3)
-    assert plan.stdout == b"" and b'"updates": 3' in plan.stderr and not (tmp_path / "r").exists()
+    assert plan.stdout == b"" and b'"updates": 3' in plan.stderr and b'"tasks": 12' in plan.stderr
+    assert b"the input is empty" in run(*base, "--dry-run").stderr
+    for env, told in (("desk", b"--env is 'desk', and the tasks are of"), ("nosuch", b"no program is called 'nosuch'")):
+        for more in ([], ["--dry-run"]):
+            other = run(*base, tasks, "--env", env, *more, check=False)
+            assert other.returncode == 2 and told in other.stderr
+    assert not (tmp_path / "r").exists()
 
 
 def test_adapters_train_and_resume(policy, pool, tmp_path):

@@ -58,8 +58,12 @@ def configuration(number: int) -> dict[str, Any]:
 
 
 def touched(held_out: HeldOut, pool: Pool, task: Task) -> str | None:
-    (episode,) = replay(pool, [Job(task.start, task.solution)])
-    return held_out.touches(task, episode)
+    return all_touched(held_out, pool, [task])[0]
+
+
+def all_touched(held_out: HeldOut, pool: Pool, tasks: list[Task]) -> list[str | None]:
+    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    return [held_out.touches(task, episode) for task, episode in zip(tasks, episodes, strict=True)]
 
 
 def test_a_task_of_ones_own_touches_nothing(held_out, pool, elsewhere):
@@ -87,6 +91,63 @@ def test_an_official_solution_is_recognised(held_out, pool, elsewhere):
     calls = [call for turn in official(pool, 60).solution for call in turn]
     found = touched(held_out, pool, synthetic(elsewhere, ["do as I do"], [calls]))
     assert found and found.endswith("_60")
+
+
+def calls_of(pool: Pool, number: int) -> list[Call]:
+    return [call for turn in official(pool, number).solution for call in turn]
+
+
+def words_of(turns: int) -> list[str]:
+    return [f"zebra {place}" for place in range(turns)]
+
+
+def test_a_piece_of_an_official_solution_is_recognised(held_out, pool, elsewhere):
+    """Every base solution less its last turn, in other words, from another state, where three calls are left."""
+    pieces = [task.solution[:-1] for task in pool.tasks("base")]
+    told = [piece for piece in pieces if sum(map(len, piece)) > 2]
+    tasks = [synthetic(elsewhere, words_of(len(piece)), piece) for piece in told]
+    found = all_touched(held_out, pool, tasks)
+    assert len(told) > 150 and all(found)
+
+
+def test_whoever_contains_an_official_solution_is_recognised(held_out, pool, elsewhere):
+    """Every base solution with one call before and one after it, even where it is two calls."""
+    more = [Call("add", {"a": 3, "b": 14})]
+    tasks = [synthetic(elsewhere, words_of(len(t.solution) + 2), [more, *t.solution, more]) for t in pool.tasks("base")]
+    found = all_touched(held_out, pool, tasks)
+    assert {(reason or "").rsplit(" ", 1)[0] for reason in found} == {"contains held-out task"}
+
+
+@pytest.mark.parametrize("how", ["between", "reordered", "numbers", "defaults"])
+def test_the_same_calls_in_disguise(held_out, pool, elsewhere, how):
+    """Another call between each two, the reverse order, 50 as 50.0, and a default written out change nothing."""
+    number = 107
+    calls = calls_of(pool, number)
+    if how == "between":
+        calls = [call for pair in zip(calls, ADD[0] * len(calls), strict=True) for call in pair]
+    elif how == "reordered":
+        calls = calls[::-1]
+    elif how == "numbers":
+        calls = [
+            replace(c, arguments={k: float(v) if isinstance(v, int) else v for k, v in c.arguments.items()})
+            for c in calls
+        ]
+        assert json.dumps([c.arguments for c in calls]) != json.dumps([c.arguments for c in calls_of(pool, number)])
+    else:
+        number = next(n for n in range(200) for c in calls_of(pool, n) if c.tool == "ls" and not c.arguments and n > 20)
+        calls = [
+            replace(c, arguments={"a": False} | c.arguments) if c.tool == "ls" else c for c in calls_of(pool, number)
+        ]
+    found = touched(held_out, pool, synthetic(elsewhere, ["zebra"], [[*calls, *ADD[0]]]))
+    assert found and found.startswith("contains held-out task multi_turn_")
+
+
+def test_two_calls_in_common_are_nothing(held_out, pool, elsewhere):
+    """Of a longer solution; nor are three of which one has another argument."""
+    calls = calls_of(pool, 107)
+    other = replace(calls[1], arguments=calls[1].arguments | {"amount": 51})
+    for few in (calls[:2], [calls[0], other, calls[4]]):
+        assert touched(held_out, pool, synthetic(elsewhere, ["zebra"], [few])) is None
 
 
 def test_the_same_achievement_is_recognised(held_out, pool):

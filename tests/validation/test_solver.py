@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from abstraction_support import SHOP, variant
 from competent_model import act
-from scripted_server import EMPTY, ScriptedServer
+from scripted_server import NO_CHOICE, ScriptedServer
 
 from coevolve.agents.drivers import ProgramPolicy
 from coevolve.agents.policies import nothing, solution
@@ -103,7 +103,7 @@ def test_attempts_that_the_server_failed_are_no_trials(tmp_path):
     """A lost attempt is not counted; a task without any other is an error, not invalid."""
     from coevolve.models.service import Models, Options
 
-    for faults, expected in (({0: EMPTY}, ("valid", 1, 1)), ({0: EMPTY, 1: EMPTY}, ("error", 0, 0))):
+    for faults, expected in (({0: NO_CHOICE}, ("valid", 1, 1)), ({0: NO_CHOICE, 1: NO_CHOICE}, ("error", 0, 0))):
         place = tmp_path / str(len(faults))
         with (
             ScriptedServer(buyer, faults) as server,

@@ -78,8 +78,14 @@ def _types(arguments: dict, document: dict) -> str | None:
         optional = value is None and name not in document.get("required", [])
         text_id = name.endswith("_id") and isinstance(value, str)  # some official tickets have ids like 'ticket_001'
         if not optional and not text_id and not _fits(value, document["properties"][name]):
-            return f"{name} must be {_TYPES[document['properties'][name]['type']][1]}."
+            return f"{name} must be {_wanted(document['properties'][name])}."
     return None
+
+
+def _wanted(schema: dict) -> str:
+    """In words, the items of a list included: a list with wrong ones is a list."""
+    items = schema.get("items") if schema["type"] == "array" else None
+    return f"{_TYPES[schema['type']][1]} whose items are each {_wanted(items)}" if items else _TYPES[schema["type"]][1]
 
 
 def _fits(value: Any, schema: dict) -> bool:
@@ -95,20 +101,21 @@ def _size(value: Any, depth: int = 0) -> str | None:
     """A bound on everything that reaches an API object."""
     if isinstance(value, str):
         return f"A text may have at most {MAX_TEXT} characters." if len(value) > MAX_TEXT else None
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         fine = math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
         return None if fine else "A number is too large."
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         if depth >= MAX_NESTING or len(value) > MAX_ITEMS:
             return f"At most {MAX_ITEMS} items and {MAX_NESTING} levels."
-        inner = [*value, *value.values()] if isinstance(value, dict) else value
-        return next((problem for item in inner if (problem := _size(item, depth + 1))), None)
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            if problem := _size(item, depth + 1):
+                return problem
     return None
 
 
 def _cost(tool: str, arguments: dict) -> str | None:
     """A bound on the time of the few functions whose cost grows with a number's value."""
-    numbers = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
+    numbers = {name: value for name, value in arguments.items() if isinstance(value, (int, float))}
     if abs(numbers.get("precision", 0)) > MAX_PRECISION:
         return f"precision may be at most {MAX_PRECISION}."
     if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:

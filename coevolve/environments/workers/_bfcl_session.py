@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import pickle
 from typing import Any
@@ -23,16 +22,16 @@ class Session:
         self.turns: dict[int, list[dict]] = {}
         self.corrupt = False
         self.world = World(scene)
-        self._cells, self._hidden, self._hashes, self._names = {}, {}, {}, {}
-        for class_, instance in self.world.instances.items():
-            self._cells[class_] = state.freeze(state.cells(instance))
-            self._hidden[class_] = state.hidden(instance)
-            self._hashes[class_] = state.fingerprint(self._cells[class_], self._hidden[class_])
-            self._names[class_] = state.Names(class_)
+        instances = self.world.instances
+        self._watched = {class_: state.Watch(class_, instances[class_]) for class_ in sorted(instances)}
+        self._state = self._hash()
 
     def state(self) -> str:
         """Hash of the whole state."""
-        text = ";".join(f"{class_}={self._hashes[class_]}" for class_ in sorted(self._hashes))
+        return self._state
+
+    def _hash(self) -> str:
+        text = ";".join([f"{class_}={watch.digest}" for class_, watch in self._watched.items()])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def snapshot(self) -> bytes:
@@ -47,32 +46,28 @@ class Session:
     def step(self, turn: int, action: Any) -> dict:
         """Runs one action and returns its `Result` as a dict."""
         call = _call(action)
-        self.turns.setdefault(turn, []).append(copy.deepcopy(call))
+        self.turns.setdefault(turn, []).append(state.copied(call))
         if self.corrupt:
             return self._fatal()
         answer = self.world.call(call["tool"], call["arguments"], turn)
         text = answer.text if self.scene.strict else _cut(answer.text)
-        result = {"observation": text, "error": answer.error, "effects": []}
         try:
-            if class_ := functions().get(call["tool"], (None,))[0] if isinstance(call["tool"], str) else None:
-                result["effects"] = self._effects(class_)
+            effects = self._effects(call["tool"])
         except state.Corrupt:
             self.corrupt = True
             return self._fatal()
-        return result | {"state": self.state()}
+        return {"observation": text, "error": answer.error, "effects": effects, "state": self._state}
 
-    def _effects(self, class_: str) -> list[dict]:
+    def _effects(self, tool: Any) -> list[dict]:
         """No class reaches into another, so only the called one is compared."""
-        instance = self.world.instances.get(class_)
-        if instance is None:
+        class_ = functions()[tool][0] if isinstance(tool, str) and tool in functions() else None
+        if class_ not in self._watched:
             return []
-        before, after, hidden = self._cells[class_], state.cells(instance), state.hidden(instance)
-        same = after == before
-        if same and hidden == self._hidden[class_]:
+        effects = self._watched[class_].effects(self.world.instances[class_])
+        if effects is None:
             return []
-        self._cells[class_], self._hidden[class_] = before if same else state.freeze(after), hidden
-        self._hashes[class_] = state.fingerprint(after, hidden)
-        return [] if same else self._names[class_].effects(before, after)
+        self._state = self._hash()
+        return effects
 
     def _fatal(self) -> dict:
         text = '{"error": "The state is corrupt: a folder contains itself, or the files outgrew all bounds."}'

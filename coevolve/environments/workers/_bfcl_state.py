@@ -43,6 +43,12 @@ _PRIVATE = ("_parkingBrakeForce", "_slopeAngle", "_brakePedalForce")
 
 Cells = dict[tuple[str, str], Any]
 
+_MUTABLE = (dict, list, set)
+_SCALARS = {str, int, float, bool, type(None)}
+_quote = json.encoder.encode_basestring_ascii
+_encode = json.JSONEncoder(check_circular=False, default=str).encode
+_encode_sorted = json.JSONEncoder(check_circular=False, default=str, sort_keys=True).encode
+
 
 class Corrupt(Exception):
     """A state that nothing can be compared with."""
@@ -52,12 +58,20 @@ def cells(instance: Any) -> Cells:
     """The public state, flattened. Raises `Corrupt`."""
     found: Cells = {}
     for name, value in vars(instance).items():
-        if name.startswith("_") or name == "long_context":
-            continue
-        if type(value).__name__ == "Directory":
-            _walk(value, "/" + value.name.strip("/"), found)
-        else:
-            _flatten(name, value, found)
+        if name[0] != "_" and name != "long_context":
+            found |= _flat(name, value)
+    return found
+
+
+def _flat(name: str, value: Any) -> Cells:
+    """The cells of one attribute."""
+    found: Cells = {}
+    if type(value) in _SCALARS:
+        found["", name] = value
+    elif hasattr(value, "contents"):
+        _walk(value, "/" + value.name.strip("/"), found)
+    else:
+        _flatten(name, value, found)
     return found
 
 
@@ -79,43 +93,44 @@ def _walk(root: Any, path: str, found: Cells) -> None:
 
 
 def _flatten(name: str, value: Any, found: Cells) -> None:
-    if isinstance(value, list) and value and all(isinstance(row, dict) and "id" in row for row in value):
+    if isinstance(value, list) and value and all([isinstance(row, dict) and "id" in row for row in value]):
         value = {row["id"]: row for row in value}
     if not isinstance(value, dict):
         found["", name] = sorted(value) if isinstance(value, set) else value
         return
     for key, row in value.items():
-        if isinstance(row, dict):
-            found.update({(f"{name}/{key}", str(field)): item for field, item in row.items()})
-            if not row:
-                found[f"{name}/{key}", ""] = {}
-        else:
+        if not isinstance(row, dict):
             found[name, str(key)] = row
+            continue
+        place = f"{name}/{key}"
+        for field, item in row.items():
+            found[place, str(field)] = item
+        if not row:
+            found[place, ""] = {}
 
 
 def freeze(cells_: Cells) -> Cells:
     """A copy that later calls cannot change through shared lists."""
-    return {key: _copy(value) for key, value in cells_.items()}
+    return cells_ | {key: copied(value) for key, value in cells_.items() if type(value) in _MUTABLE}
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+def copied(value: Any) -> Any:
+    """A copy of JSON data, or of a set; `copy.deepcopy` takes five times as long."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copied(item) if type(item) in _MUTABLE else item for key, item in value.items()}
+    if kind is list:
+        return [copied(item) if type(item) in _MUTABLE else item for item in value]
+    return set(value) if kind is set else value
 
 
 def hidden(instance: Any) -> list[Any]:
     """The private attributes that later calls depend on."""
-    private: list[Any] = [getattr(instance, name) for name in _PRIVATE if hasattr(instance, name)]
-    if hasattr(instance, "_current_dir"):
+    own = vars(instance)
+    private: list[Any] = [own[name] for name in _PRIVATE if name in own]
+    if "_current_dir" in own:
         private.append(working_directory(instance))
     return private
-
-
-def fingerprint(cells_: Cells, hidden_: list[Any]) -> str:
-    """Hash of one object's state, private parts included."""
-    text = json.dumps([sorted((list(key), value) for key, value in cells_.items()), hidden_], default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def working_directory(file_system: Any) -> str:
@@ -125,6 +140,89 @@ def working_directory(file_system: Any) -> str:
         names.append(directory.name)
         directory = directory.parent
     return "/" + "/".join(reversed(names))
+
+
+class Watch:
+    """One object's state as it was last looked at; one per session and class.
+
+    A call touches few attributes: only those that have another value are flattened and compared cell by cell. The hash is over
+    the texts of all cells, of which only theirs are written anew.
+    """
+
+    digest: str
+    """Hash of the state, private parts included."""
+
+    def __init__(self, entity: str, instance: Any):
+        """Raises `Corrupt`."""
+        self._names = Names(entity)
+        self._mirror: dict[str, Any] = {}
+        self._cells: dict[str, Cells] = {}
+        self._texts: dict[tuple[str, str], str] = {}
+        self._take(self._touched(instance), hidden(instance))
+
+    def effects(self, instance: Any) -> list[dict] | None:
+        """What has changed since the last look, as sorted `Effect` dicts; None where nothing has, private parts included.
+
+        Raises `Corrupt`.
+        """
+        if vars(instance) == self._mirror:
+            return None
+        touched, private, known = self._touched(instance), hidden(instance), self._cells
+        changed = {name: new for name, (_, new) in touched.items() if new != known.get(name)}
+        if not changed and private == self._hidden:
+            return None
+        before, after = {}, {}
+        for name, new in changed.items():
+            before |= known.get(name, _NOTHING)
+            after |= new
+        self._take(touched, private)
+        return self._names.effects(before, after) if changed else []
+
+    def _touched(self, instance: Any) -> dict[str, tuple[Any, Cells]]:
+        """Copies and cells of the attributes that have another value, or the same one as another type (1 and 1.0)."""
+        mirror, found = self._mirror, {}
+        for name, value in vars(instance).items():
+            known = mirror.get(name, _ABSENT)
+            if type(known) is type(value) and known == value:
+                continue
+            copy = copied(value)
+            if name[0] == "_" or name == "long_context":
+                mirror[name] = _comparable(copy)
+            else:
+                found[name] = copy, _flat(name, copy)
+        return found
+
+    def _take(self, touched: dict[str, tuple[Any, Cells]], private: list[Any]) -> None:
+        texts, keys = self._texts, list(self._texts)
+        for name, (copy, new) in touched.items():
+            old = self._cells.get(name, _NOTHING)
+            for key in old.keys() - new.keys() if old else ():
+                del texts[key]
+            for key, value in new.items():
+                if key not in old or old[key] is not value:
+                    texts[key] = f"[[{_quote(key[0])}, {_quote(key[1])}], {_written(value)}]"
+            self._cells[name] = new
+            self._mirror[name] = _comparable(copy)
+        if list(texts) != keys:
+            texts = {key: texts[key] for key in sorted(texts)}
+        self._texts, self._hidden = texts, private
+        text = f"[[{', '.join(texts.values())}], {_encode(private) if private else '[]'}]"
+        self.digest = hashlib.sha256(text.encode()).hexdigest()
+
+
+def _comparable(value: Any) -> Any:
+    """What a later look compares with: a folder is the same object however much changes in it."""
+    return value if type(value) in _SCALARS or not hasattr(value, "contents") else _ABSENT
+
+
+def _written(value: Any) -> str:
+    """A value as JSON; most are texts and numbers, for which an encoder takes long to start."""
+    kind = type(value)
+    if kind is str:
+        return _quote(value)
+    if kind is int or kind is float and value - value == 0:
+        return repr(value)
+    return _encode(value)
 
 
 class Names:
@@ -137,13 +235,16 @@ class Names:
 
     def effects(self, before: Cells, after: Cells) -> list[dict]:
         """Sorted `Effect` dicts that lead from one state to the other."""
-        changed = [key for key in {**before, **after} if before.get(key, _ABSENT) != after.get(key, _ABSENT)]
-        rows = {key for key, _ in before}
-        self._name_new_rows(
-            [key for key in changed if "/" in key[0] and key[0][0] != "/" and key[0] not in rows], after
-        )
-        found = [effect for key in changed for effect in self._change(key, before, after)]
-        return sorted(found, key=lambda effect: json.dumps(list(effect.values()), sort_keys=True, default=str))
+        changed = [
+            (key, old, new)
+            for key in {**before, **after}
+            if (old := before.get(key, _ABSENT)) != (new := after.get(key, _ABSENT))
+        ]
+        if added := [key for key, old, _ in changed if old is _ABSENT and "/" in key[0] and key[0][0] != "/"]:
+            rows = {key for key, _ in before}
+            self._name_new_rows([key for key in added if key[0] not in rows], after)
+        found = [effect for (row, field), old, new in changed for effect in self._change(row, field, old, new)]
+        return sorted(found, key=_text) if len(found) > 1 else found
 
     def _name_new_rows(self, keys: list[tuple[str, str]], after: Cells) -> None:
         for row in dict.fromkeys(key for key, _ in keys):
@@ -152,18 +253,16 @@ class Names:
             content = sorted(
                 (field, self._value(after[row, field])) for key, field in keys if key == row and field not in skip
             )
-            name = f"{table}/#{hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:8]}"
+            name = f"{table}/#{hashlib.sha256(_encode(content).encode()).hexdigest()[:8]}"
             same = sum(other == name or other.startswith(name + "-") for other in self._rows.values())
             self._rows[row] = self._values[id_] = f"{name}-{same + 1}" if same else name
 
-    def _change(self, key: tuple[str, str], before: Cells, after: Cells) -> list[dict]:
-        (row, field), old, new = key, before.get(key, _ABSENT), after.get(key, _ABSENT)
-        table = row.partition("/")[0]
+    def _change(self, row: str, field: str, old: Any, new: Any) -> list[dict]:
         if (field or row) in _SILENT:
             return []
-        if row in self._rows and old is _ABSENT and field in _GENERATED_FIELDS.get(table, ()):
+        if old is _ABSENT and row in self._rows and field in _GENERATED_FIELDS.get(row.partition("/")[0], ()):
             return []
-        if isinstance(old, list | _Absent) and isinstance(new, list | _Absent):
+        if isinstance(old, _LISTS) and isinstance(new, _LISTS):
             return self._list_change(row, field, old or [], new or [])
         if field in _COUNTED and _is_number(old) and _is_number(new):
             return [self._effect(row, field, "set", f"{round(new - old, 6):+}")]
@@ -177,6 +276,8 @@ class Names:
 
     def _list_change(self, row: str, field: str, old: list, new: list) -> list[dict]:
         skip = _GENERATED_FIELDS.get(field, set())
+        if new[: len(old)] == old:
+            old, new = [], new[len(old) :]
         texts = [Counter(self._item(field or row, item, skip) for item in items) for items in (old, new)]
         gone, come = texts[0] - texts[1], texts[1] - texts[0]
         if not gone and not come and old != new:
@@ -187,7 +288,7 @@ class Names:
     def _item(self, field: str, item: Any, skip: set[str]) -> str:
         if isinstance(item, dict):
             item = {key: value for key, value in item.items() if key not in skip}
-        return json.dumps(self._value(item), sort_keys=True, default=str)
+        return _encode_sorted(self._value(item))
 
     def _effect(self, row: str, field: str, op: str, value: Any) -> dict:
         if row in ("comments", "retweets"):
@@ -205,11 +306,20 @@ class Names:
         """The value with generated ids replaced by their names."""
         if isinstance(value, str):
             return self._values.get(value, value)
+        if not tweets and not isinstance(value, _MUTABLE):
+            return value
         if isinstance(value, dict):
             return {self._values.get(key, key): self._value(item, tweets) for key, item in value.items()}
         if isinstance(value, list):
             return [self._value(item, tweets) for item in value]
         return self._rows.get(f"tweets/{value}", value) if tweets and isinstance(value, int) else value
+
+
+def _text(effect: dict) -> str:
+    """Its values as JSON, by which effects are sorted."""
+    value = effect["value"]
+    head = f"{_quote(effect['key'])}, {_quote(effect['field'])}, {_quote(effect['op'])}"
+    return f"{head}, {_encode_sorted(value) if type(value) in _MUTABLE else _written(value)}"
 
 
 class _Absent:
@@ -220,7 +330,9 @@ class _Absent:
 
 
 _ABSENT = _Absent()
+_NOTHING: Cells = {}
+_LISTS = (list, _Absent)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -24,6 +24,7 @@ import mpmath
 from _bfcl_data import DOCUMENTS, members, source
 from _bfcl_guard import Answer, refusal
 from _bfcl_quirks import RAISED, Quirks, Shared
+from _bfcl_state import copied
 
 _REFUSALS: dict[str, tuple[str, tuple]] = {
     "authenticate_twitter": ("authentication_status", (False,)),
@@ -48,6 +49,10 @@ _KINDS = (
     ("limit", r"insufficient|exceeded|capacity|limit|market is closed"),
     ("precondition", r"must be locked|brake|start the engine"),
 )
+
+
+PRECISION = 28
+"""Digits of decimal numbers, as in a fresh process."""
 
 
 class Scene(NamedTuple):
@@ -111,17 +116,18 @@ class World:
             refused = refusal(tool, arguments, self._offered(turn))
         if refused:
             return refused
-        digits = mpmath.mp.dps
+        digits, decimal.getcontext().prec = mpmath.mp.dps, PRECISION
         try:
-            with decimal.localcontext(decimal.Context(prec=28)):
-                result = self._methods[tool](**self._bound(tool, copy.deepcopy(arguments)))
-                return Answer(_text(result), _failure(tool, result))
+            result = self._methods[tool](**self._bound(tool, copied(arguments)))
+            return Answer(_text(result), _failure(tool, result))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - boundary: the API's own failure is an observation
             return Answer(f"{RAISED}{error}", "exception")
         finally:
-            mpmath.mp.dps = digits
+            decimal.getcontext().prec = PRECISION
+            if mpmath.mp.dps != digits:
+                mpmath.mp.dps = digits
 
     def _bound(self, tool: str, arguments: dict) -> dict:
         if self._quirks:
@@ -148,7 +154,7 @@ def loaded(name: str, config: dict, long_context: bool) -> Any:
     instance = getattr(source(name), name)()
     if name != "MathAPI":
         try:
-            instance._load_scenario(copy.deepcopy(config), long_context=long_context)
+            instance._load_scenario(copied(config), long_context=long_context)
         except Exception as error:  # boundary: a bad configuration is the request's fault
             raise ValueError(f"{name} cannot be loaded: {error}") from error
     return instance

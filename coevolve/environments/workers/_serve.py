@@ -3,7 +3,8 @@
 ``serve(environment)`` answers requests until stdin ends. `environment` is an object with the methods
 
     describe() -> dict                                  `Description` (see coevolve/environments/protocol.py)
-    open(start: dict) -> (session, dict)                any object of the worker's own, and its `Opened`
+    open(start: dict) -> (session, dict)                any object of the worker's own, and its `Opened`; a second argument,
+                                                        the user's turns, comes if `describe` says `query`
     step(session, turn: int, action) -> dict            `Result`; an action is {"tool", "arguments"} or a text of code
     evaluate(session, task: dict) -> dict               `Graded`
     tasks(split: str) -> list[dict]                     optional: own tasks, without schema and id
@@ -131,7 +132,8 @@ class _Loop:
         key = _field(request, "session", str)
         if key in self.sessions:
             raise BadRequest(f"session {key!r} is open already")
-        session, opened = self.environment.open(_field(request, "start", dict))
+        query = [_field(request, "query", list)] if "query" in request else []
+        session, opened = self.environment.open(_field(request, "start", dict), *query)
         self.sessions[key] = session
         return opened
 

@@ -10,8 +10,8 @@ lists each difference.
 
 Rooms beside this file: `_bfcl_data` (files, version), `_bfcl_splits` (tasks, splits, tags), `_bfcl_world` (calls without eval),
 `_bfcl_guard` (what is refused), `_bfcl_quirks` (strict parity), `_bfcl_state` (effects), `_bfcl_session` (an episode),
-`_bfcl_judge` (the verdict), `_bfcl_starts` and `_bfcl_content` (generated start states), `_bfcl_values` (what a user of a state
-knows), `_bfcl_language*` (how people ask for a function).
+`_bfcl_judge` (the verdict), `_bfcl_config` (which start states can be loaded), `_bfcl_starts` and `_bfcl_content` (generated
+ones), `_bfcl_values` (what a user of a state knows), `_bfcl_language*` (how people ask for a function).
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from typing import Any
 
 import _bfcl_data as data
 import _bfcl_splits as splits
+from _bfcl_config import NO_START, problem
 from _bfcl_judge import judge, typed
 from _bfcl_language import HARMLESS, LANGUAGE
 from _bfcl_schema import tool
 from _bfcl_session import Session
 from _bfcl_starts import generate
+from _bfcl_state import Corrupt
 from _bfcl_values import values
 from _bfcl_world import Scene, fix_today
 from _serve import BadRequest, serve
@@ -61,6 +63,7 @@ class Bfcl:
             "held_out": list(data.CATEGORIES),
             "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_TURN_REPLIES},
             "max_goals": 5,
+            "app_tags": True,
             "harmless": [{"tool": name, "arguments": arguments} for name, arguments in HARMLESS],
         }
 
@@ -88,10 +91,14 @@ class Bfcl:
         return Session.restore(snapshot), opened
 
     def _open(self, start: dict) -> tuple[Session, dict]:
+        if start.get("name") is not None and start.get("config") is not None:
+            raise BadRequest("a start has a name or a config, not both")
+        if start.get("name") is None and (wrong := problem(start.get("config"))):
+            raise BadRequest(f"start state cannot be loaded: {wrong}")
         scene = self._scene(start)
         try:
             session = Session(scene)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, Corrupt) as error:
             raise BadRequest(f"start state cannot be loaded: {error}") from error
         later = data.later(data.entry(start["name"])) if start.get("name") else {}
         tools = session.world.tools(without=[name for names in later.values() for name in names])
@@ -137,8 +144,8 @@ class Bfcl:
                 raise BadRequest(f"no official entry {name!r}")
             return official_scene(entry, self._strict)
         config = start.get("config")
-        if not isinstance(config, dict) or not isinstance(config.get("classes"), list) or not config["classes"]:
-            raise BadRequest('a start has a name, or a config {"classes": [...], "state": {...}}')
+        if not isinstance(config, dict) or not isinstance(config.get("classes"), list):
+            raise BadRequest(NO_START)
         return Scene(config["classes"], config.get("state", {}), strict=self._strict)
 
 

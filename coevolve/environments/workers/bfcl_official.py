@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import _bfcl_data
+
 OFFICIAL = ("multi_turn_base", "multi_turn_long_context", "multi_turn_miss_func", "multi_turn_miss_param")
 OWN = "multi_turn_coevolve"
 PREFIX = "BFCL_v4"
@@ -47,7 +49,11 @@ def handler(name: str) -> type:
 
 
 def evaluate(root: Path) -> None:
-    """Runs the evaluation behind `bfcl evaluate --partial-eval` on every model folder of ROOT/result."""
+    """Runs the evaluation behind `bfcl evaluate --partial-eval` on every model folder of ROOT/result.
+
+    Raises `_bfcl_data.Damaged` for a package that is not the pinned release.
+    """
+    _bfcl_data.version()
     models = replace_modules()
     from bfcl_eval.eval_checker import eval_runner
 

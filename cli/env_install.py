@@ -1,0 +1,51 @@
+"""`coevolve env install`: benchmarks in virtual environments of their own, and AppWorld's data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coevolve.environments import appworld_root, install, registry
+from coevolve.errors import UsageError
+
+
+def install_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(install.RECIPES))],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR|BUNDLE", help="appworld: its official data, as you have it.", show_default=False
+        ),
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="appworld: fetch the official data from where the package says.")
+    ] = False,
+    sha256: Annotated[
+        str | None, typer.Option("--sha256", help="appworld: what the data has to be.", show_default=False)
+    ] = None,
+) -> None:
+    """Install a benchmark into a virtual environment of its own.
+
+    It goes to $COEVOLVE_HOME/envs (default ~/.local/share/coevolve/envs). A second run changes nothing; an interrupted
+    installation is built anew. For appworld a small world of our own is built too, in $COEVOLVE_HOME/appworld/demo, so that it runs
+    without the official data; official data goes to $COEVOLVE_HOME/appworld/root, and what is there is never replaced.
+    """
+    own = registry.BUILT_IN.get(name)
+    recipe = own.recipe if own else name
+    if recipe != appworld_root.NAME and (data or download or sha256):
+        raise UsageError("--data, --download and --sha256 are for appworld")
+    if data and download:
+        raise UsageError("--data and --download exclude one another")
+    if recipe is None:
+        print(f"coevolve: {name} is built in, there is nothing to install", file=sys.stderr)
+        return
+    install.install(recipe)
+    if recipe == appworld_root.NAME:
+        appworld_root.build_demo()
+    if data:
+        appworld_root.add_data(data, sha256)
+    elif download:
+        appworld_root.download(sha256)

@@ -1,0 +1,181 @@
+"""Tasks from BFCL's question and answer files, whoever made them. Nothing of the files is evaluated.
+
+A question is refused, with its line, where a task could not hold it or the files do not fit together: a turn without exactly one
+user message, as many answers' turns as there are not, an answer that is no call of a function of its classes, a start state that
+the environment cannot load, functions that come later, an id that is no plain name or occurs twice. An official entry that says
+what the environment's own says is that task; under its id with another content it is refused.
+
+What `files` wrote under `coevolve` makes the task the record that it was; a question that was changed since is refused, because
+what is said there belongs to another task. Without that key a task's origin is `import`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from coevolve import jsonl
+from coevolve.agents.action_calls import from_python
+from coevolve.agents.action_values import Unreadable
+from coevolve.bfcl import files
+from coevolve.bfcl.files import Answer, Question
+from coevolve.environments.client import Fault, Pool
+from coevolve.environments.protocol import Tool
+from coevolve.errors import BadInput
+from coevolve.jsonl import Line
+from coevolve.records import Call, Origin, Start, Task, Verifier, task_id
+
+ENVIRONMENTS = ("bfcl", "bfcl-strict")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+Answers = Mapping[str, list[Line[Answer]]]
+Refuse = Callable[[Line[Question], str], None]
+Leave = Callable[[Line[Answer], str], None]
+
+
+class _Refused(Exception):
+    """Why a question is no task."""
+
+
+def answers(path: str, bad: list[jsonl.Bad] | None = None) -> dict[str, list[Line[Answer]]]:
+    """The lines of an answer file by id. Raises BadInput, or adds to `bad`."""
+    found: dict[str, list[Line[Answer]]] = {}
+    for line in jsonl.read([path], Answer, bad=bad):
+        found.setdefault(line.record.id, []).append(line)
+    return found
+
+
+def official(pool: Pool) -> dict[str | None, Task]:
+    """The environment's own tasks by the names of their entries."""
+    return {task.start.name: task for split in pool.description.held_out for task in pool.tasks(split)}
+
+
+def tasks(
+    questions: Iterable[Line[Question]], solved: Answers, pool: Pool, refuse: Refuse, leave: Leave
+) -> Iterator[Task]:
+    """The tasks of the questions, in order. `refuse` is told the others, `leave` the answers without a question: both raise, or
+    go on. `pool` is a running one of bfcl.
+    """
+    own = official(pool)
+    asked: set[str] = set()
+    for line in questions:
+        asked.add(line.record.id)
+        try:
+            yield _task(line.record, solved.get(line.record.id, []), pool, own)
+        except _Refused as error:
+            refuse(line, str(error))
+    for id_, lines in solved.items():
+        if id_ not in asked:
+            leave(lines[0], f"no question for {id_}")
+
+
+def selected(directory: Path, pool: Pool) -> list[Task]:
+    """The official tasks that DIR names (`files.ids_file`), as the environment's own; none where the file is not there.
+
+    Their split is the one they were exported with (`files.splits_file`), their category where that does not name them.
+    """
+    path = files.ids_file(directory)
+    known = official(pool)
+    wanted = [name for names in _listed(path).values() for name in names]
+    if strangers := [name for name in wanted if name not in known]:
+        raise BadInput(str(path), None, f"no official entry is called {strangers[0]!r}")
+    splits = {name: split for split, names in _listed(files.splits_file(directory)).items() for name in names}
+    return [structs.replace(known[name], split=splits.get(name, known[name].split)) for name in wanted]
+
+
+def _listed(path: Path) -> dict[str, list[str]]:
+    """Lists of ids by name; none where the file is not there. Raises BadInput."""
+    if not path.is_file():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadInput(str(path), None, str(error)) from None
+
+
+def _task(entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[str | None, Task]) -> Task:
+    if not _ID.fullmatch(entry.id):
+        raise _Refused(f"the id {entry.id[:60]!r} is no plain name")
+    if len(solved) != 1:
+        raise _Refused(f"{'no answer' if not solved else f'{len(solved)} answers'} for {entry.id}")
+    tools = {name: tool for name, tool in pool.tools.items() if tool.app in entry.involved_classes}
+    query, solution = _query(entry), _solution(solved[0], tools)
+    if len(query) != len(solution):
+        raise _Refused(f"{len(query)} turns of questions, and {len(solution)} of answers")
+    if known := own.get(entry.id):
+        if (known.query, known.solution) != (
+            [text or said for text, said in zip(query, known.query, strict=False)],
+            solution,
+        ):
+            raise _Refused(f"{entry.id} is an official entry, and not this one: give it an id of its own")
+        return known
+    if "" in query or entry.missed_function:
+        raise _Refused(
+            "a turn in which the user says nothing, or functions that come later: only official entries have them"
+        )
+    start = Start(config={"classes": entry.involved_classes, "state": entry.initial_config})
+    (session,) = pool.open([start])
+    if isinstance(session, Fault):
+        raise _Refused(session.message)
+    pool.close([session])
+    return _record(entry, query, solution, start, pool.description.version)
+
+
+def _query(entry: Question) -> list[str]:
+    """One user message a turn; none at all is an empty text."""
+    if not entry.question:
+        raise _Refused("no turns")
+    for number, turn in enumerate(entry.question, 1):
+        if len(turn) > 1 or any(message.role != "user" or not message.content.strip() for message in turn):
+            roles = ", ".join(message.role for message in turn)
+            raise _Refused(f"turn {number} must be one message that the user writes, not: {roles}")
+    return [turn[0].content if turn else "" for turn in entry.question]
+
+
+def _solution(line: Line[Answer], tools: Mapping[str, Tool]) -> list[list[Call]]:
+    try:
+        return [[_call(text, tools) for text in turn] for turn in line.record.ground_truth]
+    except (Unreadable, _Refused) as error:
+        raise _Refused(f"{line.where}:{line.number}: {error}") from None
+
+
+def _call(text: str, tools: Mapping[str, Tool]) -> Call:
+    calls = from_python(text, tools)
+    if len(calls) != 1:
+        raise _Refused(f"not one call: {text[:80]}")
+    (call,) = calls
+    if call.tool not in tools:
+        raise _Refused(f"{call.tool[:60]} is no function of the entry's classes")
+    schema = tools[call.tool].parameters
+    known, required = schema.get("properties", {}), schema.get("required", [])
+    wrong = [name for name in call.arguments if name not in known] + [n for n in required if n not in call.arguments]
+    if wrong:
+        raise _Refused(f"{call.tool} takes {', '.join(known) or 'nothing'}; see {wrong[0]!r}")
+    return call
+
+
+def _record(entry: Question, query: list[str], solution: list[list[Call]], start: Start, version: str) -> Task:
+    if entry.coevolve is None:
+        return Task(
+            id=task_id("bfcl", start, query, solution, Verifier()),
+            env="bfcl",
+            env_version=version,
+            tags=list(entry.involved_classes),
+            origin=Origin("import"),
+            query=query,
+            solution=solution,
+            start=start,
+        )
+    held: dict[str, Any] = msgspec.to_builtins({"query": query, "solution": solution, "start": start})
+    try:
+        task = msgspec.convert(entry.coevolve | held, Task)
+    except msgspec.ValidationError as error:
+        raise _Refused(f"coevolve: {error}") from None
+    if task.env not in ENVIRONMENTS or task.id != task_id(task.env, start, query, solution, task.verifier):
+        raise _Refused("changed since it was exported: take its `coevolve` key out, and it is a task of its own")
+    return task

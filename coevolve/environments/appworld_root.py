@@ -1,0 +1,213 @@
+"""The data that AppWorld runs on: roots, each a folder with `data/` in it, all under ``$COEVOLVE_HOME/appworld``.
+
+| root | holds | made by |
+|---|---|---|
+| `root` | the official data | `coevolve env install appworld --data DIR\\|BUNDLE`, or `--download` |
+| `demo` | people, records and tasks of our own (`workers/_appworld_demo.py`) | `coevolve env install appworld` |
+
+`chosen` says which one a worker runs on: ``$COEVOLVE_APPWORLD_ROOT``, else the official one if it is there, else the demo.
+Nothing that is there is ever deleted or replaced, but for a demo root of another builder. AppWorld's licence forbids public
+redistribution of any of it unencrypted: keep these folders out of repositories.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from coevolve.environments import install
+from coevolve.errors import MissingDependency, Unreachable, UsageError, WriteFailed
+from coevolve.jsonl import warn
+from coevolve.runs import home
+
+NAME = "appworld"
+VARIABLE = "COEVOLVE_APPWORLD_ROOT"
+OFFICIAL, DEMO = "root", "demo"
+OFFICIAL_SPLITS = ("train", "dev", "test_normal", "test_challenge")
+APPS = ("admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo").split()
+_WORKERS = Path(__file__).with_name("workers")
+_BUILDER = ("_appworld_demo.py", "_appworld_demo_lives.py", "_appworld_demo_people.py", "_appworld_demo_tasks.py")
+_MARKER = "coevolve-root.json"
+
+Say = Callable[[str], None]
+
+
+def folder() -> Path:
+    return home() / NAME
+
+
+def chosen() -> Path:
+    """The root that a worker runs on. Raises MissingDependency where there is none, UsageError where the variable is wrong."""
+    root = place()
+    if os.environ.get(VARIABLE):
+        if problems := missing(root):
+            raise UsageError(f"{VARIABLE}: {problems[0]}")
+    elif not (root / _MARKER).exists():
+        raise MissingDependency("data for appworld", "coevolve env install appworld")
+    return root
+
+
+def place() -> Path:
+    """Where the data of a worker belong, whether they are there or not."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    official = folder() / OFFICIAL
+    return official if (official / _MARKER).exists() else folder() / DEMO
+
+
+def missing(root: Path) -> list[str]:
+    """What a root lacks for AppWorld to run on it, in words with the place of each; empty when it is whole."""
+    data = root / "data"
+    if "memory" in str(root.resolve()):
+        return [f"{root}: AppWorld takes a path with 'memory' in it for a database in memory; choose another folder"]
+    if not data.is_dir():
+        return [f"{data} is not there; it holds base_dbs, api_docs, datasets and tasks"]
+    wanted = [data / "base_dbs" / f"{app}.db" for app in APPS]
+    wanted += [data / "api_docs" / "standard" / f"{app}.json" for app in APPS if app != "admin"]
+    found = [f"{path} is not there" for path in wanted if not path.is_file()]
+    if not any(data.glob("datasets/*.txt")):
+        found.append(f"{data / 'datasets'}: no list of tasks (train.txt, …)")
+    return found + [f"{path} is not there" for path in _named_tasks(data) if not path.is_file()]
+
+
+def _named_tasks(data: Path) -> Iterator[Path]:
+    for dataset in sorted(data.glob("datasets/*.txt")):
+        for id_ in dataset.read_text(encoding="utf-8").split():
+            yield data / "tasks" / id_ / "specs.json"
+
+
+def build_demo(say: Say = warn) -> Path:
+    """Builds the demo root where it is missing or of another builder, in a quarter of a minute."""
+    where = folder() / DEMO
+    _usable(where)
+    with install.locked(where, say):
+        marker = {"builder": _digest(), "package": install.RECIPES[NAME].version}
+        if _marker(where) == marker and not missing(where):
+            say(f"the demo root of appworld is in {where}")
+            return where
+        if where.exists() and _marker(where) is None:
+            raise UsageError(f"{where} is there and was not made by coevolve; move it away first")
+        say(f"building the demo root of appworld in {where}")
+        with _prepared(where) as beside:
+            _run("_appworld_demo.py", str(beside))
+            shutil.rmtree(where, ignore_errors=True)
+            _finish(beside, where, marker)
+    return where
+
+
+def add_data(source: Path, sha256: str | None = None, say: Say = warn) -> Path:
+    """Takes over official data: a bundle, a folder with `data/` in it, or a `data` folder itself.
+
+    Raises UsageError where the source is none of these, is damaged or has another digest than `sha256`, and where the official
+    root is already filled from something else.
+    """
+    where = folder() / OFFICIAL
+    _usable(where)
+    digest = _source_digest(source)
+    if sha256 and digest != sha256.lower():
+        raise UsageError(f"{source}: its sha256 is {digest}, not {sha256}")
+    with install.locked(where, say):
+        marker = {"source": source.name, "sha256": digest}
+        if (_marker(where) or {}).get("sha256") == digest:
+            say(f"this data is in {where}")
+            return where
+        if where.exists():
+            raise UsageError(f"{where} holds other data; it is not replaced: move it away first")
+        say(f"taking over {source} (sha256 {digest}) into {where}")
+        with _prepared(where) as beside:
+            if source.is_dir():
+                shutil.copytree(_data_of(source), beside / "data", symlinks=False)
+            else:
+                _run("_appworld_data.py", "unpack", str(source), str(beside))
+            if problems := missing(beside):
+                raise UsageError(f"{source}: no whole data of appworld: {problems[0].replace(str(beside), '…')}")
+            _finish(beside, where, marker)
+    return where
+
+
+def download(sha256: str | None = None, say: Say = warn) -> Path:
+    """Fetches the official bundle from the address that the package names, and takes it over. A bundle that is there is kept."""
+    folder().mkdir(parents=True, exist_ok=True)
+    bundle = folder() / "data.bundle"
+    if not bundle.exists():
+        say(f"downloading the official data of appworld to {bundle} (about 200 MB)")
+        _run("_appworld_data.py", "download", str(bundle))
+    return add_data(bundle, sha256, say)
+
+
+def _usable(where: Path) -> None:
+    if "memory" in str(where.resolve()):
+        raise UsageError(
+            f"{where}: AppWorld takes a path with 'memory' in it for a database in memory; set COEVOLVE_HOME to another folder"
+        )
+
+
+def _source_digest(source: Path) -> str:
+    """sha256 of a bundle, or of the relative names and contents of a data folder's files."""
+    total = hashlib.sha256()
+    if source.is_file():
+        files = [source]
+    else:
+        data = _data_of(source)
+        files = sorted(path for path in data.rglob("*") if path.is_file())
+    for path in files:
+        if source.is_dir():
+            total.update(f"{path.relative_to(data)}\0{path.stat().st_size}\0".encode())
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                total.update(block)
+    return total.hexdigest()
+
+
+def _data_of(source: Path) -> Path:
+    for data in (source / "data", source):
+        if (data / "base_dbs").is_dir():
+            return data
+    raise UsageError(f"{source}: neither a bundle nor a folder with data of appworld (data/base_dbs, data/tasks, …)")
+
+
+def _digest() -> str:
+    return hashlib.sha256(b"".join((_WORKERS / name).read_bytes() for name in _BUILDER)).hexdigest()[:16]
+
+
+def _marker(where: Path) -> dict[str, str] | None:
+    try:
+        return msgspec.json.decode((where / _MARKER).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+@contextmanager
+def _prepared(where: Path) -> Iterator[Path]:
+    """A fresh folder beside `where`, for work that may be interrupted; what is left of an earlier one goes."""
+    beside = where.with_name(f"{where.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        beside.mkdir(parents=True)
+        yield beside
+    except OSError as error:
+        raise WriteFailed(f"{beside}: cannot write: {error.strerror}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _finish(beside: Path, where: Path, marker: dict[str, str]) -> None:
+    (beside / _MARKER).write_bytes(msgspec.json.encode(marker))
+    os.replace(beside, where)
+
+
+def _run(script: str, *arguments: str) -> None:
+    """One of the worker's scripts, in the benchmark's interpreter. Raises Unreachable with what it said last."""
+    command = [str(install.python(NAME)), str(_WORKERS / script), *arguments]
+    environment = {**os.environ, **install.caches(NAME), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise Unreachable(f"appworld: {said[-1] if said else f'{script} ended with {done.returncode}'}")

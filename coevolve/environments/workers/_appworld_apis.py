@@ -1,0 +1,153 @@
+"""AppWorld's APIs for one episode, in a process that never runs policy code.
+
+Only documented routes are reachable: not the administrative ones, not those that manage the server's state and clock, whatever
+a parameter makes of a path. Tokens are signed with a secret of this installation and start state, and what AppWorld draws at
+random is drawn from it too, per call, so that nobody outside can forge or predict either, and a replay gets the same ones.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import random
+import re
+from collections import Counter
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from appworld import requester
+from appworld.apps import build_main_app, get_all_apps
+from appworld.collections.apis import ApiCollection
+from appworld.common.utils import get_name_to_apis, import_apis_module
+from appworld.requester import METHOD_NOT_ALLOWED_MESSAGE, NumRequestsLimitError, Requester
+from fastapi.testclient import TestClient
+from fastapi_login.secrets import to_secret
+from starlette.responses import JSONResponse
+
+APPS = tuple(sorted(get_all_apps()))
+_OWN_KEYWORDS = ("client", "track", "show")
+"""Of the package's requester, not of any API: they would reach into this process."""
+_RESERVED = ("self", "_app_name", "_api_name")
+"""Names of the requester's own parameters, which it would take twice."""
+
+
+class Answer(NamedTuple):
+    """What a call came to: a value, or the exception that the caller gets."""
+
+    value: Any = None
+    error: tuple[str, str] | None = None
+    """Class name as a traceback shows it, and text."""
+
+
+class Apis:
+    """The APIs over databases that are loaded already. One request at a time."""
+
+    def __init__(self, routes: list[Route], home: str, start: str, date: str, secret: bytes):
+        """`home`: name of the episode's databases in memory; `start`: the task's directory of changes."""
+        self._secret, self._asked = secret, Counter()
+        self._left = 0
+        for app in get_all_apps(skip_admin=True):
+            if manager := import_apis_module(app).logging_manager:
+                key = hmac.digest(secret, app.encode(), "sha256")
+                manager.secret = to_secret({"algorithms": manager.algorithm, "secret": key.hex().encode()})
+        gate = _Gate(_main_app(), routes)
+        Requester.clients[APPS] = TestClient(gate).__enter__()
+        collection, self._requester = ApiCollection.load(
+            to_db_home_path=home,
+            from_db_home_path=start,
+            date_and_time=datetime.fromisoformat(date),
+            load_apps=list(get_all_apps(skip_admin=True)),
+            max_num_requests=None,
+        )
+        self._functions = {app: dict(collection[app]) for app in get_all_apps(skip_admin=True)}
+
+    def allow(self, requests: int) -> None:
+        """How many requests may be made from here on."""
+        self._left = self._limit = requests
+
+    def call(self, app: str, api: str, arguments: dict[str, Any]) -> Answer:
+        """Makes a request as `apis.app.api(**arguments)` would."""
+        if app not in self._functions:
+            return Answer(error=("Exception", f"No app named '{app}' found."))
+        if api not in self._functions[app]:
+            return Answer(error=("Exception", f"No API named '{api}' found in the {app} app."))
+        if reserved := next((name for name in _RESERVED if name in arguments), None):
+            return Answer(error=("Exception", f"Unexpected parameter '{reserved}' passed to apis.{app}.{api}."))
+        if self._left <= 0:
+            return Answer(error=("NumRequestsLimitError", str(NumRequestsLimitError(self._limit))))
+        self._left -= 1
+        self._draw(app, api, arguments)
+        try:
+            return Answer(self._functions[app][api](**{k: v for k, v in arguments.items() if k not in _OWN_KEYWORDS}))
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: becomes the caller's exception
+            return Answer(error=(_class_name(error), str(error)))
+        finally:
+            self._requester.reset_requests()
+
+    def _draw(self, app: str, api: str, arguments: dict[str, Any]) -> None:
+        said = {key: value for key, value in arguments.items() if key != "access_token"}
+        what = json.dumps([app, api, said], sort_keys=True, default=str)
+        self._asked[what] += 1
+        random.seed(hmac.digest(self._secret, f"{what}{self._asked[what]}".encode(), "sha256"))
+
+
+class Route(NamedTuple):
+    method: str
+    path: re.Pattern[str]
+
+
+class _Gate:
+    """ASGI: lets requests for documented routes through, and those with a slash too many, which are redirected to one."""
+
+    def __init__(self, app: Any, routes: list[Route]):
+        self._app, self._routes = app, routes
+
+    async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and (refusal := self._refusal(scope["method"], scope["path"])):
+            message = "Method Not Allowed" if refusal == 405 else METHOD_NOT_ALLOWED_MESSAGE
+            await JSONResponse({"message": message}, refusal)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, method: str, path: str) -> int:
+        path = path.rstrip("/")
+        fits = [route for route in self._routes if route.path.fullmatch(path)]
+        return 0 if any(route.method == method for route in fits) else 405 if fits else 404
+
+
+def secret(key: bytes, start: str) -> bytes:
+    """The secret of a start state."""
+    return hmac.digest(key, start.encode(), "sha256")
+
+
+@cache
+def _main_app() -> Any:
+    return build_main_app(APPS)
+
+
+def warm(root: Path) -> list[Route]:
+    """Imports the apps and fills the package's caches; opens no database. Returns the routes that the root documents.
+
+    The package would derive the documents from its code again, which takes longer than all the rest.
+    """
+    _main_app()
+    for app in APPS:
+        get_name_to_apis(app, ignore_private_apis=True)
+    folder = root / "data" / "api_docs" / "standard"
+    documents = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+    requester._get_api_name_to_doc = lambda app, include_private_apis=False: documents.get(app, {})
+    return [_route(document) for apis in documents.values() for document in apis.values()]
+
+
+def _route(document: dict) -> Route:
+    pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(document["path"]))
+    return Route(document["method"].upper(), re.compile(pattern))
+
+
+def _class_name(error: Exception) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,123 @@
+"""Our agent loop for verl 0.9.1: `episodes.Player` behind verl's interface.
+
+In: a row of `trainer.Trainer`, whose `extra_info` is what `packed` makes. Out: verl's AgentLoopOutput with the reward, the
+exact mask and log-probabilities, and in `extra_fields["coevolve"]` a `measures.Summary` for the trainer.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+
+from coevolve.errors import CoevolveError
+from coevolve.records import Task
+from coevolve.training.verl.episodes import Place, Played, Player, Sampled
+from coevolve.training.verl.files import Job, read
+from coevolve.training.verl.measures import Summary
+from coevolve.training.verl.own import AGENT_LOOP, CPU_ROLLOUT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def packed(task: Task, iteration: int, policy: str, again: int) -> dict[str, Any]:
+    """`extra_info` of a row. The task is text, since verl merges the fields of nested objects over rows."""
+    return {
+        "task": msgspec.json.encode(task).decode(),
+        "iteration": iteration,
+        "policy": policy,
+        "again": again,
+    }
+
+
+@register(AGENT_LOOP)
+class AgentLoop(AgentLoopBase):
+    """verl makes one for every episode."""
+
+    def __init__(self, trainer_config: Any, server_manager: Any, tokenizer: PreTrainedTokenizerBase, **_: Any):
+        # Not verl's own __init__: it builds a token framer for every episode, and `Player` has its own.
+        self.rollout_config = trainer_config.config.actor_rollout_ref.rollout
+        self.server_manager, self.tokenizer = server_manager, tokenizer
+        self._model = trainer_config.config.actor_rollout_ref.model.path
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Plays one session of a row. Raises WriteFailed only."""
+        player = _player(self.rollout_config.custom["coevolve"]["job"], self.tokenizer, self._model)
+        about, step = row["extra_info"], int(row["global_steps"]) - 1
+        versions: list[int] = []
+
+        async def generate(token_ids: list[int], most: int, key: str) -> Sampled:
+            wanted = {**sampling_params, "max_tokens": most}
+            if self.rollout_config.name == CPU_ROLLOUT:
+                wanted["key"] = key
+            else:
+                wanted["stop_token_ids"] = sorted(player.stops)
+            output = await self.server_manager.generate(request_id, prompt_ids=token_ids, sampling_params=wanted)
+            versions.extend(v for v in map(output.extra_fields.get, _VERSIONS) if v is not None)
+            return Sampled(list(output.token_ids), list(output.log_probs or []))
+
+        place = Place(about["iteration"], step, about["policy"], about["again"], int(row["session_id"]))
+        # The same for all turns: they reach the same replica, whose cache holds the turns before.
+        request_id = f"{row['uid']}-{place.session}"
+        played = await player.play(msgspec.json.decode(about["task"], type=Task), place, generate)
+        return _output(played, versions or [step])
+
+
+_VERSIONS = ("min_global_steps", "max_global_steps")
+
+
+def _output(played: Played, versions: list[int]) -> AgentLoopOutput:
+    rollout, trained = played.rollout, sum(played.mask)
+    summary = Summary(
+        group=rollout.group,
+        stop_reason=rollout.stop_reason,
+        error=rollout.error,
+        success=rollout.success,
+        reward=played.reward,
+        other_weights=any(version != rollout.step for version in versions),
+        replies=played.replies,
+        steps=len(rollout.steps),
+        tokens=rollout.usage.prompt_tokens + rollout.usage.completion_tokens,
+        sampled=rollout.usage.completion_tokens,
+        trained=trained,
+    )
+    return AgentLoopOutput(
+        prompt_ids=played.prompt_ids,
+        response_ids=played.response_ids,
+        response_mask=played.mask,
+        response_logprobs=played.logprobs,
+        reward_score=played.reward,
+        num_turns=2 * played.replies,
+        metrics=AgentLoopMetrics(generate_sequences=played.seconds_policy, tool_calls=played.seconds_environment),
+        extra_fields={
+            "reward_extra_info": {"acc": played.reward},
+            "min_global_steps": min(versions),
+            "max_global_steps": max(versions),
+            "coevolve": msgspec.to_builtins(summary),
+        },
+    )
+
+
+@functools.cache
+def _player(job_file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> Player:
+    """The player of this worker process."""
+    job = read(Path(job_file), Job)
+    if job is None:
+        raise CoevolveError(f"{job_file}: is gone, and the run cannot go on without it")
+    return Player(job, tokenizer, _stops(tokenizer, model))
+
+
+def _stops(tokenizer: PreTrainedTokenizerBase, model: str) -> set[int]:
+    """Ids that end a reply: the tokenizer's, and those of the model's generation config where it has one."""
+    from transformers import GenerationConfig
+
+    found = [tokenizer.eos_token_id]
+    try:
+        found.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    except OSError:
+        found.append(None)
+    return {id_ for ids in found if ids is not None for id_ in (ids if isinstance(ids, list) else [ids])}

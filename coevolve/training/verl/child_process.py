@@ -1,0 +1,121 @@
+"""The child as a process: started, found again, ended with every process of its own and no other.
+
+The child lives in a session of its own. That it lives is known by a lock which it holds from its first moment on (the driver
+opens it and hands it over), so neither a stale file nor a pid that was given away can be taken for it. Its processes,
+Ray's too, are known by an environment variable with the run's directory (`files.MARK`). Processes on other nodes belong to
+the Ray cluster that the child had joined; Ray ends them when the child is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from coevolve.errors import Partial
+from coevolve.training.verl.files import MARK, Child, Files, read, write
+
+POLL = 0.2
+GRACE = 30.0
+"""Seconds between SIGTERM, which lets Ray take its leave, and SIGKILL."""
+GUARD = "_guard.py"
+"""Processes that end an environment's workers after their owner's death, and then themselves: they are given the time."""
+ATTEMPT = "---- attempt "
+"""How the log of each start begins."""
+COMMAND = (sys.executable, "-m", "coevolve.training.verl.main")
+
+
+def start(files: Files, attempt: int, command: tuple[str, ...]) -> subprocess.Popen:
+    """Starts the child; RUN/verl/job.json is written. Raises Partial where one lives."""
+    for old in (files.error, files.heartbeat, files.stop):
+        old.unlink(missing_ok=True)
+    with _locked(files) as lock, open(files.log, "ab") as log:
+        log.write(f"{ATTEMPT}{attempt}\n".encode())
+        log.flush()
+        process = subprocess.Popen(
+            [*command, str(files.run)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, MARK: str(files.run), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            pass_fds=[lock.fileno()],
+        )
+        write(files.child, Child(process.pid, process.pid, time.time(), command[0], attempt))
+    return process
+
+
+@contextlib.contextmanager
+def _locked(files: Files) -> Iterator[IO[bytes]]:
+    with open(files.lock, "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Partial(f"{files.run}: its trainer is running already") from None
+        yield lock
+
+
+def alive(files: Files) -> bool:
+    """Whether the run's child lives, whoever started it."""
+    if not files.lock.exists():
+        return False
+    with open(files.lock, "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def processes(files: Files) -> dict[int, str]:
+    """All processes of the run's child on this machine: id and command line."""
+    mark = f"{MARK}={files.run}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def terminate(files: Files, grace: float = GRACE) -> None:
+    """Ends the child and all its processes. A second interruption skips the grace."""
+    child = read(files.child, Child)
+    try:
+        if child and alive(files):
+            _signal(child.pid, signal.SIGTERM)
+            until(lambda: not alive(files), grace)
+    finally:
+        if child and alive(files):
+            with contextlib.suppress(OSError):
+                os.killpg(child.pgid, signal.SIGKILL)
+        for attempt in range(50):
+            left = processes(files)
+            if not left and not alive(files):
+                break
+            for pid, line in left.items():
+                if attempt > 20 or GUARD not in line:
+                    _signal(pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def until(done: Callable[[], bool], seconds: float) -> bool:
+    """Waits for it; False where it did not come."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True

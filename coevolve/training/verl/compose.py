@@ -1,0 +1,129 @@
+"""verl's configuration from hydra overrides, checked by verl itself before anything is started.
+
+`compose` runs where verl is imported anyway (the child); `resolved` does it in a process of its own, for a dry run: its import
+takes ten seconds, prints, and loads torch. A key that the installed verl does not have is a UsageError with the nearest one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coevolve.errors import CoevolveError, UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class _Request(msgspec.Struct):
+    overrides: list[str]
+    environment: dict[str, str]
+
+
+class _Answer(msgspec.Struct):
+    config: dict[str, Any] = {}
+    error: str | None = None
+
+
+def compose(overrides: list[str]) -> DictConfig:
+    """The configuration of `ppo_trainer`, validated. Raises UsageError."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    folder = _folder()
+    try:
+        with initialize_config_dir(config_dir=str(folder), version_base=None):
+            config = hydra_compose("ppo_trainer", overrides=overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        with initialize_config_dir(config_dir=str(folder), version_base=None):
+            known = list(_keys(OmegaConf.to_container(hydra_compose("ppo_trainer"), resolve=False)))
+        raise UsageError(f"verl's configuration: {_explained(str(error), known)}") from error
+    validate(config)
+    return config
+
+
+def validate(config: DictConfig) -> None:
+    """verl's own checks, its data classes included. Raises UsageError."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    try:
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+        for part in (config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor, config.algorithm):
+            omega_conf_to_dataclass(part)
+    except (AssertionError, ValueError, TypeError, RuntimeError, HydraException, OmegaConfBaseException) as error:
+        reason = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
+        raise UsageError(f"verl refuses the configuration: {' '.join(str(reason).split())}") from error
+
+
+def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    """The composed and validated configuration as plain data, interpolations resolved where they can be."""
+    request = msgspec.json.encode(_Request(overrides, environment))
+    done = subprocess.run([sys.executable, "-m", __spec__.name], input=request, capture_output=True)
+    try:
+        answer = msgspec.json.decode(done.stdout, type=_Answer)
+    except msgspec.MsgspecError:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
+        raise CoevolveError(f"verl's configuration cannot be composed: {lines[-1]}") from None
+    if answer.error:
+        raise UsageError(answer.error)
+    return answer.config
+
+
+def _folder() -> Path:
+    import verl
+
+    return Path(verl.__file__).parent / "trainer" / "config"
+
+
+def _explained(text: str, known: list[str]) -> str:
+    """Hydra's complaint in one line, with the nearest key where one is misspelt."""
+    first = " ".join(text.splitlines()[0].split())
+    unknown = re.search(r"'?([\w+~]+(?:\.[\w+]+)+)'?", first)
+    near = difflib.get_close_matches(unknown[1].lstrip("+~"), known, 1, 0.8) if unknown else []
+    return first + (f" Did you mean {near[0]}?" if near and near[0] != unknown[1] else "")
+
+
+def _keys(value: Any, prefix: str = "") -> list[str]:
+    if not isinstance(value, dict):
+        return [prefix]
+    return [key for name, part in value.items() for key in _keys(part, f"{prefix}.{name}" if prefix else str(name))]
+
+
+def _answer(request: _Request) -> _Answer:
+    from omegaconf import OmegaConf
+
+    try:
+        config = compose(request.overrides)
+    except UsageError as error:
+        return _Answer(error=str(error))
+    try:
+        return _Answer(OmegaConf.to_container(config, resolve=True))
+    except Exception:  # noqa: BLE001 - some of verl's interpolations name keys that only other engines have
+        return _Answer(OmegaConf.to_container(config, resolve=False))
+
+
+def main() -> None:
+    """Reads a request on stdin; the answer is all that comes on stdout."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=_Request)
+    os.environ.update(request.environment)
+    with open(out, "wb") as stream:
+        stream.write(msgspec.json.encode(_answer(request)))
+
+
+if __name__ == "__main__":
+    main()

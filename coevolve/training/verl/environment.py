@@ -1,0 +1,85 @@
+"""The environment of a worker process of verl, called from asyncio: one pool for all episodes, opened with the first.
+
+Pool calls block, so they run in threads. An episode that is given up leaves its last call running: `Pool` ends it within its
+own limits, and then the session is closed, which that call may only just have opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from coevolve import jsonl
+from coevolve.agents.code_prompts import told_by
+from coevolve.agents.drivers import Schemas
+from coevolve.agents.episode import Episode
+from coevolve.agents.prompts import Style
+from coevolve.environments.client import Pool
+from coevolve.training.verl.files import Job
+
+T = TypeVar("T")
+THREADS = 256
+"""Calls that may be under way at once; the environment's processes answer one at a time each."""
+
+
+class Environment:
+    """Belongs to one event loop."""
+
+    style: Style
+    """How episodes are told, once the pool is open."""
+    schemas: Schemas
+    """Of the tools, once the pool is open."""
+
+    def __init__(self, job: Job, style: Style):
+        self._job, self._style = job, style
+        self._threads = ThreadPoolExecutor(THREADS, "environment")
+        self._opening: Future[Pool] | None = None
+        self._room: asyncio.Semaphore | None = None
+
+    async def pool(self) -> Pool:
+        """The running pool. Raises what starting it raises; the next one who asks tries again."""
+        if self._opening is None or (self._opening.done() and self._opening.exception()):
+            self._opening = self._threads.submit(self._open)
+        return await asyncio.shield(asyncio.wrap_future(self._opening))
+
+    def room(self, pool: Pool) -> contextlib.AbstractAsyncContextManager:
+        """Room for a session: an environment that bears only so many lets the other episodes of this process wait."""
+        most = pool.description.limits.sessions
+        if most and self._room is None:
+            self._room = asyncio.Semaphore(most)
+        return self._room or contextlib.nullcontext()
+
+    async def in_thread(self, function: Callable[..., T], *arguments: object, calls: list[Future] | None = None) -> T:
+        """The function's result; `calls` collects what runs, for `release`."""
+        future = self._threads.submit(function, *arguments)
+        if calls is not None:
+            calls.append(future)
+        return await asyncio.wrap_future(future)
+
+    def release(self, episode: Episode, calls: list[Future]) -> None:
+        """Closes an abandoned episode's session when its last call has come back."""
+        if calls:
+            calls[-1].add_done_callback(lambda _: self._threads.submit(self._close, episode))
+
+    def close(self) -> None:
+        """Ends the environment's processes."""
+        if self._opening and self._opening.done() and not self._opening.exception():
+            self._opening.result().__exit__(None, None, None)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _open(self) -> Pool:
+        pool = Pool(self._job.env, workers=self._job.workers, call_timeout=self._job.call_timeout).__enter__()
+        self.style = told_by(pool, self._style)
+        self.schemas = Schemas(pool, self.style)
+        return pool
+
+    def _close(self, episode: Episode) -> None:
+        if episode.session is None:
+            return
+        try:
+            self._opening.result().close([episode.session])
+        except Exception as error:  # noqa: BLE001 - the boundary of a background thread: nobody waits for it
+            jsonl.warn(f"a session of {self._job.env} could not be closed: {error}")

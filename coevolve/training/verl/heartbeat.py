@@ -1,0 +1,64 @@
+"""The child's sign of life: RUN/verl/heartbeat.json, replaced every few seconds by a thread of its own.
+
+`progress` moves when a phase begins, and when the iteration's episode files have grown: an episode has ended. It stands still
+when verl hangs, however lively this thread is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from coevolve import jsonl
+from coevolve.errors import WriteFailed
+from coevolve.training.verl.files import Files, Heartbeat, write
+
+SECONDS = 2.0
+
+
+class Beating:
+    """A context manager. `pid` is the child's, which Ray's processes are not."""
+
+    def __init__(self, files: Files, pid: int):
+        self._files, self._pid = files, pid
+        self._now = ("starting", 0, 0)
+        self._phases, self._grown = 0, 0
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Beating:
+        self.write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def phase(self, name: str, iteration: int, step: int) -> None:
+        """Something new begins; `step` counts the steps that are done."""
+        with self._lock:
+            if iteration != self._now[1]:
+                self._phases += self._grown
+            self._now = (name, iteration, step)
+            self._phases += 1
+        self.write()
+
+    def write(self) -> None:
+        with self._lock:
+            phase, iteration, step = self._now
+            self._grown = self._episodes(iteration)
+            progress = self._phases + self._grown
+            write(self._files.heartbeat, Heartbeat(self._pid, phase, iteration, step, progress, time.time()))
+
+    def _episodes(self, iteration: int) -> int:
+        """Bytes of the iteration's episode files."""
+        return sum(file.stat().st_size for file in self._files.episodes(iteration).glob("*.jsonl"))
+
+    def _beat(self) -> None:
+        while not self._ended.wait(SECONDS):
+            try:
+                self.write()
+            except (OSError, WriteFailed) as error:
+                jsonl.warn(f"no heartbeat can be written: {error}")

@@ -1,0 +1,72 @@
+"""The child of `coevolve train --backend verl`: `python -m coevolve.training.verl.main RUN` (files.py has the protocol).
+
+Exit code 0: the run ended at a boundary, as it should. Else 1, with the reason in RUN/verl/error.json where it is ours, and
+the traceback in RUN/verl/child.log anyway.
+
+With RAY_ADDRESS set, Ray's cluster is somebody else's: the child joins it and leaves it running.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from coevolve.errors import CoevolveError, Unreachable
+from coevolve.training.verl import own
+from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, read, write
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+RESOURCES = ("num_cpus", "num_gpus", "object_store_memory", "include_dashboard", "_temp_dir")
+"""Settings of a cluster that Ray refuses from somebody who joins one."""
+
+
+def main(run: str) -> int:
+    """Trains until the run is over. Returns the exit code."""
+    files = Files(run)
+    files.error.unlink(missing_ok=True)
+    write(files.heartbeat, Heartbeat(os.getpid(), "starting", 0, 0, 0, time.time()))
+    try:
+        job = read(files.job, Job)
+        if job is None:
+            raise Unreachable(f"{files.job}: is not there; `coevolve train --backend verl` writes it")
+        os.environ.update(own.environment(job))
+        _train(job)
+    except CoevolveError as error:
+        write(files.error, Failure(int(error.exit), str(error)))
+        print(f"coevolve: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _train(job: Job) -> None:
+    from verl.trainer.main_ppo import run_ppo
+
+    from coevolve.training.verl.compose import compose
+    from coevolve.training.verl.task_runner import TaskRunner
+
+    config = compose([*job.overrides, *own.overrides(job)])
+    add(config, job)
+    run_ppo(config, TaskRunner)
+
+
+def add(config: DictConfig, job: Job) -> None:
+    """What only this process knows: its id, and whose Ray cluster it is."""
+    from omegaconf import OmegaConf, open_dict
+
+    with open_dict(config):
+        config.actor_rollout_ref.rollout.custom.coevolve.pid = os.getpid()
+        ray = config.ray_kwargs.ray_init
+        ray.runtime_env = OmegaConf.merge(ray.get("runtime_env") or {}, {"env_vars": own.environment(job)})
+        if os.environ.get("RAY_ADDRESS"):
+            for name in RESOURCES:
+                ray.pop(name, None)
+        else:
+            ray.address = "local"  # or Ray would join any cluster that it finds on this machine
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""What the child itself sets in verl's configuration and in its environment: nothing here is a choice of the user's.
+
+The child composes `job.overrides + overrides(job)`; so does a dry run. Imports neither torch nor verl.
+"""
+
+from __future__ import annotations
+
+from coevolve.training.verl.files import MARK, Files, Job
+
+AGENT_LOOP = "coevolve"
+"""Name of our agent loop in verl's registry."""
+ESTIMATOR = "coevolve_grpo"
+"""Name of our advantage estimator in verl's registry: `algorithm.adv_estimator`."""
+CPU_ROLLOUT = "coevolve_hf"
+"""Name of the plain rollout engine in verl's registry: `rollout.name` where there is no vLLM."""
+PLUGIN = "coevolve.training.verl.plugin"
+ENDLESS = 1_000_000_000
+"""Steps and epochs after which verl would stop by itself; our trainer ends the run, at a boundary."""
+
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+_JOB = f"{_ROLLOUT}.custom.coevolve"
+_FIXED = {
+    "actor_rollout_ref.model.external_lib": PLUGIN,
+    f"{_ROLLOUT}.agent.default_agent_loop": AGENT_LOOP,
+    f"{_ROLLOUT}.multi_turn.enable": True,
+    "reward.num_workers": 0,  # every row comes with its reward
+    "data.return_raw_chat": True,
+    "data.shuffle": False,
+    "data.truncation": "error",
+    "trainer.total_epochs": ENDLESS,
+    "trainer.use_v1": True,
+    "trainer.v1.trainer_mode": "sync",
+}
+KEYS = (*_FIXED, _JOB)
+"""Of verl's configuration; nobody else may set them."""
+
+
+def overrides(job: Job) -> list[str]:
+    """Hydra overrides on verl's `ppo_trainer`. Rows come from the iteration's tasks, so verl is given no data files."""
+    return [*(f"{key}={value}" for key, value in _FIXED.items()), f"+{_JOB}.job={_quoted(str(Files(job.run).job))}"]
+
+
+def environment(job: Job) -> dict[str, str]:
+    """Environment variables of the child and of all its Ray processes, to be set before verl is imported."""
+    common = {
+        MARK: job.run,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if job.device != "cpu":
+        return common
+    return common | {
+        "VERL_PLATFORM": "cpu",
+        "VERL_USE_EXTERNAL_MODULES": "coevolve.training.verl.cpu",
+        "VERL_ENGINE_DEVICE": "cuda",  # the name under which verl registers its FSDP engine
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _quoted(text: str) -> str:
+    """A value that hydra's grammar takes for one string."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,67 @@
+"""How long the prompts of tasks are, in a model's tokens: what the agent loop will render, tool schemas included."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from coevolve.agents.code_prompts import told_by
+from coevolve.agents.drivers import Schemas, chunks, open_all
+from coevolve.agents.episode import Episode
+from coevolve.agents.prompts import style
+from coevolve.environments.client import Pool
+from coevolve.environments.protocol import Limits
+from coevolve.errors import Unreachable, UsageError
+from coevolve.models.chat_template import Chat
+from coevolve.records import Task
+
+HUB_TIMEOUT = 10
+"""Seconds."""
+SESSIONS = 64
+"""Opened at a time."""
+
+
+def prompt_lengths(tasks: list[Task], pool: Pool, model: str, prompt: str) -> list[int | None]:
+    """Tokens of each task's prompt; None where the environment cannot open it. `prompt` names a style.
+
+    Raises UsageError for a model without a tokenizer or a chat template, Unreachable for one that cannot be fetched.
+    """
+    told = told_by(pool, style(prompt))
+    chat, schemas = Chat(_tokenizer(model), told.render), Schemas(pool, told)
+    lengths: list[int | None] = []
+    for part in chunks(tasks, SESSIONS):
+        episodes = [Episode(task, Limits(), tools=pool.tools, style=told) for task in part]
+        open_all(episodes, pool)
+        lengths += [None if e.done else len(chat.prompt(e.unread, schemas.of(e))) for e in episodes]
+        pool.close([e.session for e in episodes if e.session])
+    return lengths
+
+
+def _tokenizer(model: str):
+    from transformers import AutoTokenizer
+
+    with contextlib.suppress(OSError, ValueError):
+        return AutoTokenizer.from_pretrained(model, local_files_only=True)
+    if not Path(model).is_dir():
+        _ask_hub(model)
+    try:
+        return AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{model}: has no tokenizer that can be loaded: {' '.join(str(error).split())}") from error
+
+
+def _ask_hub(model: str) -> None:
+    """One request: transformers asks again and again for a minute before it says that nobody answers."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(model, timeout=HUB_TIMEOUT)
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise UsageError(f"{model}: is no directory, and no model of the Hugging Face hub that can be read") from error
+    except (httpx.HTTPError, OSError) as error:
+        raise Unreachable(
+            f"{model}: is no directory and not in the cache, and the Hugging Face hub does not answer "
+            f"({' '.join(str(error).split())[:200]}). Download it first, or give a directory"
+        ) from error

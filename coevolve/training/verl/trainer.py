@@ -1,0 +1,227 @@
+"""verl's synchronous trainer as the long run of the loop: tasks come in by iteration, the policy is served between two.
+
+Rows are a function of (seed, step, the iteration's tasks), so a resumed run goes on exactly where its checkpoint is; what
+verl saves of a data loader is nothing. Before the first step of an iteration the trainer writes READY.json of the one before
+(checkpoint and weights are out by then), and waits for the tasks. The run ends only there: with the `stop` file, after
+`stop_after`, or when no tasks came in time.
+
+Before an update the batch is checked: a row that verl lost, or more environment errors than the job allows, fails the run
+(CoevolveError; RUN/verl/error.json). Nothing is padded silently.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+import transfer_queue as tq
+from omegaconf import open_dict
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from coevolve import jsonl
+from coevolve.errors import CoevolveError, Unreachable, UsageError
+from coevolve.models.transformers_lm import identity
+from coevolve.records import Task
+from coevolve.training import batches
+from coevolve.training.verl import estimator, measures
+from coevolve.training.verl.agent_loop import packed
+from coevolve.training.verl.files import Files, Job, Ready, write
+from coevolve.training.verl.heartbeat import Beating
+from coevolve.training.verl.measures import Summary
+from coevolve.training.verl.own import ENDLESS
+
+__all__ = ["Ended", "Trainer", "estimator"]
+
+POLL = 0.2
+REFILLS = 1 << 20
+"""Distance in steps of the plan between a step's rows and those that dynamic sampling asks for beyond them."""
+
+
+class Ended(Exception):
+    """The run is over, at a boundary; not a failure. `reason` says why."""
+
+
+class _NoLoader:
+    """What verl's checkpoints save of a data loader."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Rows follow from the step."""
+
+
+class Trainer(PPOTrainerSync):
+    """`config` is verl's; `beating` is told of every phase."""
+
+    def __init__(self, config: Any, job: Job, beating: Beating):
+        self.job, self.files, self._beating = job, Files(job.run), beating
+        self._identity = identity(job.model)
+        self._iteration = 0
+        self._tasks: list[Task] = []
+        self._seen: Counter[str] = Counter()
+        self._rows: list[Task] = []
+        self._summaries: list[Summary] = []
+        super().__init__(config)
+
+    # What verl calls, in the order of a run.
+
+    def _init_dataloader(self) -> None:
+        """No dataset: see `_fetch_one_gen_batch`. `trainer.total_training_steps` is the length of the learning rate's schedule."""
+        self.train_dataset = self.val_dataset = self.val_dataloader = None
+        self.train_dataloader = _NoLoader()
+        self.steps_per_epoch, self.total_training_steps = self.job.steps, ENDLESS
+        scheduled = self.config.trainer.total_training_steps or ENDLESS
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = scheduled
+            if self._refills():
+                self.config.data.gen_batch_size = 1
+
+    def on_init_end(self) -> None:
+        self._phase("weights", self.global_steps)
+        super().on_init_end()
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        done = self.global_steps - 1
+        if done % self.job.steps == 0 or not self._tasks:
+            self._boundary(done)
+        self._seen.clear()
+        self._rows = []
+        self._phase("rollout")
+
+    def _fetch_one_gen_batch(self) -> Any:
+        """The next rows of this step: the whole batch, or one at a time where verl refills."""
+        round_, place = divmod(len(self._rows), self.job.batch)
+        plan = batches.plan(
+            self._tasks,
+            seed=self.job.seed,
+            step=self.global_steps - 1 + round_ * REFILLS,
+            size=self.job.batch,
+            newest_share=self.job.newest_share,
+        )
+        tasks = plan.tasks[place : place + 1] if self._refills() else plan.tasks
+        batch = collate_fn([self._row(task) for task in tasks])
+        batch["uid"] = np.array([uuid.uuid4().hex for _ in tasks], dtype=object)
+        return tu.get_tensordict(batch)
+
+    def _balance_batch(self, batch: Any, metrics: Any, **options: Any) -> Any:
+        self._summaries = self._checked(batch)
+        self._phase("update")
+        return super()._balance_batch(batch, metrics, **options)
+
+    def _update_actor(self, batch: Any, metrics: Any) -> Any:
+        self._phase("update_actor")
+        return super()._update_actor(batch, metrics)
+
+    def _save_checkpoint(self) -> None:
+        self._phase("saving", self.global_steps)
+        super()._save_checkpoint()
+
+    def on_step_end(self) -> None:
+        self._phase("weights", self.global_steps)
+        super().on_step_end()
+
+    def _compute_metrics(self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        made = [task.origin.iteration > 0 for task in self._rows]
+        line = measures.line(global_steps, self._iteration, self._summaries, made, metrics, timing_raw)
+        with jsonl.writing(self.files.metrics), open(self.files.metrics, "ab", buffering=0) as stream:
+            stream.write(jsonl.encode(line))
+
+    # Our own.
+
+    def _refills(self) -> bool:
+        """Whether verl asks for single rows: dynamic sampling (`algorithm.filter_groups`) and refilling of failed groups."""
+        groups = self.config.algorithm.get("filter_groups")
+        failed = self.config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
+        return bool(failed or (groups and groups.get("enable")))
+
+    def _phase(self, name: str, done: int | None = None) -> None:
+        self._beating.phase(name, self._iteration, self.global_steps - 1 if done is None else done)
+
+    def _boundary(self, done: int) -> None:
+        """Serves the policy until the next iteration's tasks are there. Raises Ended."""
+        finished = done // self.job.steps
+        self._iteration = finished + 1
+        if done % self.job.steps == 0:
+            if finished:
+                self._write_ready(finished, done)
+            self._wait(finished, done)
+        file = self.files.tasks(self._iteration)
+        self._tasks = [line.record for line in jsonl.read([str(file)], Task)]
+        if not self._tasks:
+            raise UsageError(f"{file}: no tasks to train on")
+        if other := next((task for task in self._tasks if task.env != self.job.env), None):
+            raise UsageError(f"{file}: task {other.id} is of {other.env!r}, and this run plays {self.job.env!r}")
+
+    def _write_ready(self, iteration: int, step: int) -> None:
+        counts, last = measures.of_iteration(self.files.metrics, iteration)
+        ready = Ready(
+            iteration=iteration,
+            step=step,
+            weights=step,
+            addresses=[f"http://{address}/v1" for address in self.llm_server_manager.get_addresses()],
+            model=self.config.actor_rollout_ref.model.path,
+            checkpoint=str((self.files.checkpoints / f"global_step_{step}").relative_to(self.files.run)),
+            counts=counts,
+            metrics=last,
+        )
+        write(self.files.ready(iteration), ready)
+
+    def _wait(self, finished: int, done: int) -> None:
+        self._beating.phase("waiting", finished, done)
+        until = time.monotonic() + self.job.wait_timeout
+        last = self.job.stop_after
+        while not self.files.stop.exists() and not (last is not None and finished >= last):
+            if self.files.tasks(finished + 1).exists():
+                return
+            if time.monotonic() > until:
+                raise Ended(f"no tasks for iteration {finished + 1} within {self.job.wait_timeout:g} s")
+            time.sleep(POLL)
+        raise Ended(f"stopped after iteration {finished}")
+
+    def _row(self, task: Task) -> dict[str, Any]:
+        """The row of a task that is the next of this step."""
+        again = self._seen[task.id]
+        self._seen[task.id] += 1
+        self._rows.append(task)
+        policy = f"{self._identity}@step-{(self._iteration - 1) * self.job.steps}"
+        return {
+            "raw_prompt": [{"role": "user", "content": task.query[0]}],
+            "index": len(self._rows) - 1,
+            "extra_info": packed(task, self._iteration, policy, again),
+            "dummy_tensor": torch.zeros(1, dtype=torch.uint8),
+        }
+
+    def _checked(self, batch: Any) -> list[Summary]:
+        """Summaries of the batch's rows. Raises CoevolveError where rows are lost, Unreachable where all are masked."""
+        found = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        rows = [msgspec.convert(fields["coevolve"], Summary) for fields in found["extra_fields"]]
+        wanted = self.job.batch * self.job.samples
+        if len(rows) != wanted:
+            raise CoevolveError(
+                f"verl lost {wanted - len(rows)} of {wanted} rollouts of step {self.global_steps}: see {self.files.log}"
+            )
+        lost = [row for row in rows if row.stop_reason == "env_error"]
+        if len(lost) == len(rows):
+            raise Unreachable(
+                f"all {len(lost)} rollouts of a step met faults of the environment, the last one: {lost[-1].error}"
+            )
+        if len(lost) > self.job.max_env_errors * len(rows):
+            limit = f"more than --max-env-errors {self.job.max_env_errors:g}"
+            raise CoevolveError(
+                f"the environment failed in {len(lost)} of {len(rows)} rollouts, {limit}: {lost[0].error}"
+            )
+        if other := sum(row.other_weights for row in rows):
+            jsonl.warn(
+                f"step {self.global_steps}: other weights than the newest sampled {other} of {len(rows)} rollouts"
+            )
+        return rows

@@ -1,0 +1,174 @@
+"""Watches the child while it trains an iteration.
+
+`Watch.until_ready` gives the iteration's READY.json, or raises:
+
+| what happened | error |
+|---|---|
+| the child ended with an error of ours | that error, with its exit code |
+| it died | CoevolveError that quotes its log |
+| it ended without training the iteration | CoevolveError |
+| somebody told it to stop | Partial |
+| no progress for `stall_timeout` seconds | Partial, after the child and all its processes were ended |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from coevolve import jsonl
+from coevolve.errors import CoevolveError, Exit, Partial
+from coevolve.training.verl import child_process
+from coevolve.training.verl.files import Child, Failure, Files, Heartbeat, Ready, read
+
+TAIL = 1 << 16
+QUOTED = 8
+"""Lines of the log that are shown."""
+
+
+class Ended(CoevolveError):
+    """The child's own error, with its exit code."""
+
+    def __init__(self, failure: Failure):
+        super().__init__(failure.message)
+        known = {int(code): code for code in Exit}
+        self.exit = known.get(failure.exit, Exit.FAILED)
+
+
+class EndedWaiting(CoevolveError):
+    """The child had waited for tasks long enough when they came."""
+
+
+class Watch:
+    """Of one iteration. `process` is None where another driver started the child. `on_step` gets each step's metrics."""
+
+    def __init__(
+        self,
+        files: Files,
+        iteration: int,
+        process: subprocess.Popen | None,
+        stall_timeout: float,
+        on_step: Callable[[dict[str, Any]], None] | None = None,
+    ):
+        self._files, self._iteration, self._process = files, iteration, process
+        self._stall, self._on_step = stall_timeout, on_step
+        self._read = files.metrics.stat().st_size if files.metrics.exists() else 0
+        self._beat: Heartbeat | None = None
+        self._moved = time.monotonic()
+
+    def until_ready(self) -> Ready:
+        """Blocks until the iteration is trained and its policy served."""
+        while True:
+            living = self._lives()
+            self._report()
+            if ready := read(self._files.ready(self._iteration), Ready):
+                return ready
+            self._listen()
+            if not living:
+                raise self._obituary()
+            if time.monotonic() - self._moved > self._stall:
+                self._give_up()
+            time.sleep(child_process.POLL)
+
+    def until_ended(self) -> None:
+        """Blocks until the child, which was told to, has ended; helps where it does not."""
+        if not child_process.until(lambda: not self._lives(), min(child_process.GRACE, self._stall)):
+            child_process.terminate(self._files)
+        child_process.terminate(self._files, 0)
+
+    def _lives(self) -> bool:
+        if self._process and self._process.poll() is not None:
+            return False
+        return child_process.alive(self._files)
+
+    def _listen(self) -> None:
+        beat, child = read(self._files.heartbeat, Heartbeat), read(self._files.child, Child)
+        if beat and child and beat.pid == child.pid:
+            if self._beat is None or beat.progress != self._beat.progress:
+                self._moved = time.monotonic()
+            self._beat = beat
+
+    def _report(self) -> None:
+        """Hands on what the metrics file has grown by, whole lines only."""
+        if not self._on_step or not self._files.metrics.exists():
+            return
+        with open(self._files.metrics, "rb") as stream:
+            stream.seek(self._read)
+            lines = stream.read().split(b"\n")
+        self._read += sum(len(line) + 1 for line in lines[:-1])
+        for line in filter(None, lines[:-1]):
+            with contextlib.suppress(msgspec.MsgspecError):  # what a killed child left of a line
+                self._on_step(msgspec.json.decode(line))
+
+    def _give_up(self) -> None:
+        where, lines = self._where(), log_tail(self._files)  # before its end adds to both
+        child_process.terminate(self._files)
+        for line in lines:
+            jsonl.warn(f"child.log: {line}")
+        raise Partial(
+            f"the trainer made no progress for {self._stall:g} s ({where}) and was ended with all its processes; the same "
+            f"command again goes on from the last checkpoint (log: {self._files.log})"
+        )
+
+    def _where(self) -> str:
+        if not self._beat:
+            return "in phase starting"
+        return f"in phase {self._beat.phase} of iteration {self._iteration}, {self._beat.step} steps done"
+
+    def _obituary(self) -> CoevolveError:
+        code = self._process.wait() if self._process else None
+        child_process.terminate(self._files, 0)
+        if failure := read(self._files.error, Failure):
+            return Ended(failure)
+        if self._files.stop.exists():
+            return Partial(
+                f"the trainer was told to stop before iteration {self._iteration} was finished; a rerun goes on"
+            )
+        if code is None and self._beat and self._beat.phase == "waiting":
+            return EndedWaiting("the trainer had waited long enough")
+        if code == 0:
+            return CoevolveError(
+                f"the trainer ended without training iteration {self._iteration} (it had resumed at its end, or was given "
+                f"fewer steps than it has done); see {self._files.log}"
+            )
+        killed = code is not None and code < 0
+        how = f"was killed by signal {-code}" if killed else "died"
+        said = f"the last of its log: {last_error(self._files)}" if killed else last_error(self._files)
+        return CoevolveError(
+            f"the trainer {how} ({self._where()}); {said}; the same command again goes on from the last "
+            f"checkpoint (log: {self._files.log})"
+        )
+
+
+def log_tail(files: Files, lines: int = QUOTED) -> list[str]:
+    """The last lines that say something, of this attempt."""
+    try:
+        with open(files.log, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
+            text = stream.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    own = re.split(r"[\r\n]", _COLOUR.sub("", text).rpartition(child_process.ATTEMPT)[2])
+    return [line.strip()[:300] for line in own[1:] if line.strip()][-lines:]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PREFIX = r"(?:\([^)]*pid=[^)]*\) )?"
+_ERROR = re.compile(
+    _PREFIX + r"((?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b|(?:ERROR|FATAL|Fatal)\b|E\d{4} ).*)"
+)
+_BAR = re.compile(r"\d+%\|")
+
+
+def last_error(files: Files) -> str:
+    """The last line of the log that looks like an exception's or an error's, else the last one that is no progress bar."""
+    lines = [line for line in log_tail(files, 1000) if not _BAR.search(line)]
+    errors = [found[1] for line in lines if (found := _ERROR.match(line))]
+    return (errors or lines or ["its log says nothing"])[-1]

@@ -1,0 +1,16 @@
+"""A process that asks a server ten questions through a journal, once it is told to on stdin: `python asker.py URL JOURNAL`."""
+
+import sys
+
+from coevolve.models.chat import Request
+from coevolve.models.service import Models, Options
+
+
+async def one(models: Models, number: int) -> str:
+    return (await models.chat(Request(model="m", messages=[{"role": "user", "content": str(number)}]))).text
+
+
+with Models("s", Options(base_url=sys.argv[1], journal=sys.argv[2])) as asking:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(*asking.each(range(10), lambda number: one(asking, number)), sep="\n", flush=True)
