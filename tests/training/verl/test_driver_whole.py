@@ -129,11 +129,11 @@ def test_stdout_is_the_iterations_rollouts(story):
 
 def test_the_policy_explores_at_the_boundary(story):
     """`explore --model` and `rollout --base-url` get their answers from the policy that was just trained. Half a million
-    parameters answer in the form of their own tasks, which is no explorer's: the command says so.
+    parameters answer in the form of their own tasks, which is hardly ever an explorer's: then the command fails and says so.
     """
-    assert story.explored.returncode == 1, story.explored.stderr.decode()
-    assert [json.loads(line)["steps"] for line in story.explored.stdout.splitlines()] == [[]]
-    assert b"ended before the first action, the last one: the model's replies" in story.explored.stderr
+    acted = any(json.loads(line)["steps"] for line in story.explored.stdout.splitlines())
+    assert story.explored.returncode == (0 if acted else 1), story.explored.stderr.decode()
+    assert acted or b"explorations ended before the first action" in story.explored.stderr
     assert int(re.search(rb": (\d+) calls", story.explored.stderr)[1]) > 0
     played = rollouts(story.asked)
     assert len(played) == 4 and all(r.policy == story.ready.model for r in played)
