@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 
-from coevolve.agents.code_calls import ROOT, api_calls, named_calls, parsed
+from coevolve.agents.code_calls import ROOT, named_calls, parsed
 from coevolve.environments.protocol import Tool
 
 
@@ -27,24 +27,19 @@ def reordered(code: str, tools: Mapping[str, Tool], ends: Collection[str]) -> st
 
 
 def _reversed(tree: ast.Module, tools: Mapping[str, Tool], ends: Collection[str]) -> str | None:
-    names = list(named_calls(tree).values())
-    last = len(tree.body) if not any(name in ends for name in names) else _ending(tree, ends)
+    names = named_calls(tree)
+    called = [[names[node] for node in ast.walk(statement) if node in names] for statement in tree.body]
+    last = next((place for place, own in enumerate(called) if any(name in ends for name in own)), len(tree.body))
     statements = tree.body[:last]
-    acts = [_acts(statement, tools) for statement in statements]
+    acts = [_acts([tools[name] for name in own if name in tools]) for own in called[:last]]
     order = _order(statements, acts)
     if [place for place in order if acts[place]] == [place for place, acting in enumerate(acts) if acting]:
         return None
     return "\n".join(ast.unparse(node) for node in [*(statements[place] for place in order), *tree.body[last:]])
 
 
-def _ending(tree: ast.Module, ends: Collection[str]) -> int:
-    """Place of the first statement that ends the program."""
-    return next(n for n, node in enumerate(tree.body) if any(name in ends for name in api_calls(ast.unparse(node))))
-
-
-def _acts(statement: ast.stmt, tools: Mapping[str, Tool]) -> bool:
-    """Whether it calls what changes something, of all that the environment describes."""
-    called = [tools[name] for name in api_calls(ast.unparse(statement)) if name in tools]
+def _acts(called: list[Tool]) -> bool:
+    """Whether a statement that calls these changes something."""
     return any(not tool.read_only and not tool.name.endswith(".login") for tool in called)
 
 

@@ -28,6 +28,10 @@ TOOLS = {
             "apis.v.pay([row for row in a])\napis.v.pay([row for row in b])",
             "apis.v.pay([row for row in b])\napis.v.pay([row for row in a])",
         ),
+        (
+            "me = apis.me\npay = apis.v.pay\npay(a=1)\npay(a=2)\nme.done()",
+            "me = apis.me\npay = apis.v.pay\npay(a=2)\npay(a=1)\nme.done()",
+        ),
         ("t = apis.v.login()\napis.v.pay(t)\napis.me.done()", None),
         ("x = 1\napis.v.pay(x)\nx = 2\napis.v.pay(x)", None),
         ("not ( code", None),
