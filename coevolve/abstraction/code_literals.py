@@ -11,11 +11,10 @@ executed; code that does not parse says nothing.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coevolve.agents.code_calls import dotted
+from coevolve.agents.code_calls import dotted, parsed
 from coevolve.environments.protocol import Tool
 
 _UNKNOWN = object()
@@ -23,11 +22,8 @@ _UNKNOWN = object()
 
 def spoken(code: str, tools: Mapping[str, Tool]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Tool and required arguments of each call that passes constants."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(code)
+    if tree is None:
         return
     bound = _bound(tree)
     for node in ast.walk(tree):

@@ -30,7 +30,6 @@ from coevolve.runs import home
 NAME = "appworld"
 VARIABLE = "COEVOLVE_APPWORLD_ROOT"
 OFFICIAL, DEMO = "root", "demo"
-OFFICIAL_SPLITS = ("train", "dev", "test_normal", "test_challenge")
 APPS = ("admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo").split()
 _WORKERS = Path(__file__).with_name("workers")
 _BUILDER = ("_appworld_demo.py", "_appworld_demo_lives.py", "_appworld_demo_people.py", "_appworld_demo_tasks.py")

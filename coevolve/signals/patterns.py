@@ -18,6 +18,7 @@ import ast
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 
+from coevolve.agents.code_calls import parsed
 from coevolve.signals.views import CallView, Whole, action_of
 
 Pattern = tuple[str, ...]
@@ -39,9 +40,8 @@ def grams(tools: list[str], n: int) -> set[Pattern]:
 
 def code_tools(code: str) -> list[str]:
     """`app.function` of each `apis.app.function(…)` call in a block of Python, in source order."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(code)
+    if tree is None:
         return []
     found = []
     for node in ast.walk(tree):

@@ -29,6 +29,7 @@ from coevolve.errors import CoevolveError, MissingDependency, Unreachable, Usage
 from coevolve.models.transformers_lm import LocalModel, identity
 from coevolve.records import Rollout, Task
 from coevolve.training import batches, grpo, metrics
+from coevolve.training.settings import GrpoSettings
 from coevolve.training.state import Damaged, RunState
 from coevolve.training.update import Objective, Reference, Sample, Update, update
 
@@ -39,43 +40,14 @@ OnStep = Callable[[dict[str, Any]], None]
 _GO_BACK = "delete this checkpoint's directory: training goes on from the one before it, or from the first model"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(GrpoSettings, frozen=True, kw_only=True):
     """What decides a run's bytes. Defaults: the paper's, except batch (paper: 32 tasks)."""
 
-    model: str
-    steps: int = 10
     batch: int = 12
-    samples: int = 8
-    seed: int = 0
-    temperature: float = 0.9
-    lr: float = 1e-6
-    weight_decay: float = 0.01
-    beta: float = 1e-3
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    clip_dual: float = 3.0
-    grad_clip: float = 1.0
-    reward: str = "success"
-    newest_share: float = 0.5
-    drop_zero_variance: bool = False
-    max_steps: int | None = None
     max_tokens: int | None = None
-    max_turn_tokens: int | None = None
-    prompt: str = "tools"
+    drop_zero_variance: bool = False
     lora_rank: int | None = None
     dtype: str | None = None
-    keep_tokens: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuses what can't train; raised by msgspec as it is."""
-        if self.reward not in ("success", "progress"):
-            raise UsageError(f"--reward takes success or progress, not {self.reward!r}")
-        if self.steps < 1 or self.batch < 1 or self.samples < 2:
-            raise UsageError(
-                "--steps and --batch must be at least 1 and --samples at least 2: advantages compare a group"
-            )
-        if not self.temperature > 0:
-            raise UsageError("--temperature must be above 0: GRPO needs different rollouts of one task")
 
 
 def train(

@@ -6,6 +6,17 @@ from coevolve.environments.client import Pool, Session
 from coevolve.environments.protocol import Graded, Result
 from coevolve.records import Call, Start, Task, Verifier, task_id
 
+CLASSES = (
+    "GorillaFileSystem",
+    "MathAPI",
+    "MessageAPI",
+    "TwitterAPI",
+    "TicketAPI",
+    "TradingBot",
+    "TravelAPI",
+    "VehicleControlAPI",
+)
+
 
 def opened(pool: Pool, start: Start) -> Session:
     (session,) = pool.open([start])

@@ -6,23 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from environments.bfcl_worker import opened
+from environments.bfcl_worker import CLASSES, opened
 
 from coevolve.environments.client import Fault, Pool
 from coevolve.records import Start
 
 pytestmark = pytest.mark.bfcl
-
-CLASSES = (
-    "GorillaFileSystem",
-    "MathAPI",
-    "MessageAPI",
-    "TwitterAPI",
-    "TicketAPI",
-    "TradingBot",
-    "TravelAPI",
-    "VehicleControlAPI",
-)
 
 
 @pytest.fixture(scope="module")

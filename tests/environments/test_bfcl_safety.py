@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from environments.bfcl_worker import act, made, opened, run
+from environments.bfcl_worker import CLASSES, act, made, opened, run
 
 from coevolve.environments import install, registry
 from coevolve.environments.client import Pool
@@ -18,22 +18,12 @@ from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.bfcl
 
-ALL = [
-    "GorillaFileSystem",
-    "MathAPI",
-    "MessageAPI",
-    "TwitterAPI",
-    "TicketAPI",
-    "TradingBot",
-    "TravelAPI",
-    "VehicleControlAPI",
-]
 FILES = {
     "GorillaFileSystem": {
         "root": {"top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}}
     }
 }
-START = Start(config={"classes": ALL, "state": FILES})
+START = Start(config={"classes": list(CLASSES), "state": FILES})
 TWEETS = Start(config={"classes": ["TwitterAPI"], "state": {"TwitterAPI": {"authenticated": True}}})
 
 NAMES = [

@@ -8,7 +8,7 @@ import re
 from collections import Counter, defaultdict
 
 import pytest
-from environments.bfcl_worker import act, opened
+from environments.bfcl_worker import CLASSES, act, opened
 
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Tool
@@ -16,16 +16,6 @@ from coevolve.records import Start, canonical
 
 pytestmark = pytest.mark.bfcl
 
-CLASSES = (
-    "GorillaFileSystem",
-    "MathAPI",
-    "MessageAPI",
-    "TwitterAPI",
-    "TicketAPI",
-    "TradingBot",
-    "TravelAPI",
-    "VehicleControlAPI",
-)
 ALWAYS_FAILS = "get_outside_temperature_from_weather_com"
 SLOT = re.compile(r"\{(\w+)\}")
 

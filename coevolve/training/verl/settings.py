@@ -20,48 +20,24 @@ from typing import Any
 import msgspec
 
 from coevolve.errors import UsageError
+from coevolve.training.settings import GrpoSettings
 from coevolve.training.verl import own
 from coevolve.training.verl.user_overrides import check, deciding
 
 PRESETS = Path(__file__).with_name("presets")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(GrpoSettings, frozen=True, kw_only=True):
     """What decides a run. Defaults: the paper's."""
 
     backend: str = "verl"
-    model: str
-    steps: int = 10
-    batch: int = 32
-    samples: int = 8
-    seed: int = 0
-    temperature: float = 0.9
-    lr: float = 1e-6
-    weight_decay: float = 0.01
-    beta: float = 1e-3
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    clip_dual: float = 3.0
-    grad_clip: float = 1.0
-    reward: str = "success"
-    newest_share: float = 0.5
-    max_steps: int | None = None
     max_prompt_tokens: int
     max_tokens: int
-    max_turn_tokens: int | None = None
-    prompt: str = "tools"
-    keep_tokens: bool = False
     overrides: dict[str, str] = {}
     """What else was said about the result, by verl's keys: `recorded` fills it in."""
 
     def __post_init__(self) -> None:
-        """Refuses what can't train; raised by msgspec as it is."""
-        if self.reward not in ("success", "progress"):
-            raise UsageError(f"--reward takes success or progress, not {self.reward!r}")
-        if self.steps < 1 or self.batch < 1 or self.samples < 2:
-            raise UsageError("--steps and --batch must be at least 1 and --samples at least 2")
-        if not self.temperature > 0:
-            raise UsageError("--temperature must be above 0: GRPO needs different rollouts of one task")
+        super().__post_init__()
         if not 0 < self.max_prompt_tokens < self.max_tokens:
             raise UsageError(
                 f"--max-prompt-tokens ({self.max_prompt_tokens}) must be below --max-tokens ({self.max_tokens}): replies need room"
