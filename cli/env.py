@@ -47,14 +47,14 @@ def list_(output: Output = "-") -> None:
     """Print the environments that coevolve knows by name, as JSON lines: those that play, then what else can be installed."""
     with stage("env list", None, output, quiet=True, reads=False) as s:
         for name, own in registry.BUILT_IN.items():
-            s.write(_installable(name, install.RECIPES[own.recipe]) if own.recipe else _own(name, own))
+            s.write(_installable(name, install.RECIPES[own.recipe]) if own.recipe else _own(name))
         for name, recipe in install.RECIPES.items():
             if recipe.purpose:
                 s.write(_installable(name, recipe) | {"for": recipe.purpose})
 
 
-def _own(name: str, own: registry.BuiltIn) -> dict[str, object]:
-    return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / own.worker)}
+def _own(name: str) -> dict[str, object]:
+    return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / name)}
 
 
 def _installable(name: str, recipe: install.Recipe) -> dict[str, object]:

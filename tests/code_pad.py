@@ -1,11 +1,6 @@
 """A pad that takes code as actions and keeps it as it came; it runs none. Run as a worker."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "coevolve/environments/workers"))
-
-import _serve
+from coevolve.environments.workers.serve import serve
 
 
 class Pad:
@@ -29,4 +24,4 @@ class Pad:
 
 
 if __name__ == "__main__":
-    _serve.serve(Pad())
+    serve(Pad())

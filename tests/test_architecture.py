@@ -22,7 +22,13 @@ FLOORS = [
     {"signals", "exploration", "abstraction", "validation", "merging", "training", "reporting"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-POLICY_CODE = "_appworld_cell.py"
+POLICY_CODE = ROOT / "coevolve/environments/workers/appworld/cell.py"
+WORKERS = ROOT / "coevolve/environments/workers"
+BENCHMARKS = {
+    "bfcl": {"bfcl_eval", "mpmath", "openai"},
+    "appworld": {"appworld", "fastapi", "fastapi_login", "freezegun", "pendulum", "sqlalchemy", "starlette"},
+}
+"""What the interpreter of a worker's folder has beside the standard library, and is used."""
 GROUND = 2  # rooms of the two lowest floors may use one another
 SOURCES = sorted(p for folder in ("coevolve", "cli") for p in (ROOT / folder).rglob("*.py"))
 
@@ -65,10 +71,26 @@ def test_no_import_runs_upward_or_sideways(path: Path):
         )
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.is_relative_to(WORKERS)], ids=lambda p: str(p.relative_to(WORKERS))
+)
+def test_a_worker_needs_nothing_of_the_toolkit(path: Path):
+    """What runs in a benchmark's interpreter imports the standard library, the benchmark, and its neighbours by their place."""
+    folders = path.relative_to(WORKERS).parts[:-1]
+    allowed = sys.stdlib_module_names | BENCHMARKS.get("".join(folders[:1]), set())
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level <= len(folders) + 1, f"line {node.lineno}: beyond the folder of the workers"
+            continue
+        named = [node.module] if isinstance(node, ast.ImportFrom) else []
+        named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert {name.split(".")[0] for name in named} <= allowed, f"line {node.lineno}"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_nothing_is_evaluated_or_swallowed(path: Path):
     """No eval, no exec but of a policy's own cells in its own process, no bare except, no broad except that passes over the error."""
-    banned = {"eval"} if path.name == POLICY_CODE else {"eval", "exec"}
+    banned = {"eval"} if path == POLICY_CODE else {"eval", "exec"}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in banned, f"line {node.lineno}"

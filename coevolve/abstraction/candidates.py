@@ -20,7 +20,7 @@ from coevolve.abstraction.goals import EnvironmentFault, Slice, bind, find, mini
 from coevolve.abstraction.grounding import Trace, trace
 from coevolve.abstraction.turns import Turn, compose
 from coevolve.abstraction.writers import Unsayable, Writer
-from coevolve.agents.code_order import reordered
+from coevolve.agents.code.order import reordered
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Description, Result, Tool
 from coevolve.environments.replay import Episode, Job, Work, outcome, together

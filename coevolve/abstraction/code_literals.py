@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coevolve.agents.code_calls import dotted, parsed
+from coevolve.agents.code.calls import dotted, parsed
 from coevolve.environments.protocol import Tool
 
 _UNKNOWN = object()

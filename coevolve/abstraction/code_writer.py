@@ -14,7 +14,7 @@ from typing import Any
 from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import ROW_SLOT, Trace, reference
 from coevolve.abstraction.turns import Turn
-from coevolve.agents.code_words import unsaid
+from coevolve.agents.code.words import unsaid
 from coevolve.environments.programs import call_text, literal, program
 from coevolve.environments.protocol import Code, Tool
 from coevolve.provenance import Source, at, output

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from coevolve.agents.transcript import transcript
+from coevolve.agents.prompts.transcript import transcript
 from coevolve.environments.protocol import Description, Opened, Tool
 from coevolve.models.chat import Rejected, Request
 from coevolve.models.prompts import Prompt

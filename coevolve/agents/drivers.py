@@ -21,7 +21,7 @@ import msgspec
 
 from coevolve.agents.episode import REFUSED, Episode, Reply
 from coevolve.agents.policies import Program
-from coevolve.agents.prompts import TOOLS, Style
+from coevolve.agents.prompts.styles import TOOLS, Style
 from coevolve.environments.protocol import Result
 from coevolve.models.chat import BadReply, Full, Request
 from coevolve.records import Usage

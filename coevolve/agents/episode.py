@@ -14,7 +14,7 @@ A driver shows `unread` to the policy, hands its reply to `reply`, runs the retu
 | env_error | the infrastructure failed, the grader included; masked from training, never a failure of the policy | 0 |
 
 A reply that cannot be read as calls is a step whose action is the reply's text and whose observation is the hint. Where actions
-are code (`code_prompts.CODE`), so is a reply without code; a second one in a row hands the turn back.
+are code (`code.prompts.CODE`), so is a reply without code; a second one in a row hands the turn back.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from coevolve.agents import prompts
-from coevolve.agents.action_calls import NO_TOOLS, Tools
-from coevolve.agents.action_values import Issue
-from coevolve.agents.actions import Parsed, parse_message
-from coevolve.agents.code import NO_CODE, REFUSALS, Read, read
-from coevolve.agents.code_calls import api_calls
-from coevolve.agents.code_prompts import CODE
+from coevolve.agents.actions.calls import NO_TOOLS, Tools
+from coevolve.agents.actions.replies import Parsed, parse_message
+from coevolve.agents.actions.values import Issue
+from coevolve.agents.code.calls import api_calls
+from coevolve.agents.code.prompts import CODE
+from coevolve.agents.code.replies import NO_CODE, REFUSALS, Read, read
+from coevolve.agents.prompts.styles import TOOLS, Style, hint_messages, user_message
 from coevolve.environments.protocol import Graded, Limits, Result
 from coevolve.records import Action, Call, Rollout, Step, Task, Usage, content_id
 
@@ -70,7 +70,7 @@ class Episode:
         group: str = "",
         sample: int = 0,
         tools: Tools = NO_TOOLS,
-        style: prompts.Style = prompts.TOOLS,
+        style: Style = TOOLS,
     ):
         self.tools, self.style = tools, style
         self.retold = False
@@ -240,7 +240,7 @@ class Episode:
         reply, issue = self.messages[-1], parsed.issues[0]
         hint = " ".join(dict.fromkeys(i.hint for i in parsed.issues))
         code = self.acts_in_code
-        self.messages += [prompts.user_message(hint)] if code else prompts.hint_messages(reply, hint, self.style)
+        self.messages += [user_message(hint)] if code else hint_messages(reply, hint, self.style)
         self._add(parsed.text, Result(observation=hint, error=issue.kind))
 
     def _hand_back(self) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from coevolve.agents.actions import to_text
-from coevolve.agents.code import to_text as code_text
+from coevolve.agents.actions.replies import to_text
+from coevolve.agents.code.replies import to_text as code_text
 from coevolve.agents.episode import Episode
 from coevolve.environments.programs import of_calls
 from coevolve.environments.protocol import Tool

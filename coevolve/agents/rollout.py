@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coevolve.agents.code_prompts import told_by
+from coevolve.agents.code.prompts import told_by
 from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
 from coevolve.agents.episode import Episode, refusal
 from coevolve.agents.policies import PROGRAMS
-from coevolve.agents.prompts import Style, style
+from coevolve.agents.prompts.styles import Style, style
 from coevolve.environments.protocol import Limits
 from coevolve.errors import Unreachable, UsageError
 from coevolve.records import Rollout, Task, content_id

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from coevolve import jsonl
-from coevolve.agents.official_prompts import call_text
+from coevolve.agents.prompts.official import call_text
 from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call, Rollout, Step, Task

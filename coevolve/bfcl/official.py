@@ -19,7 +19,7 @@ import msgspec
 from coevolve.bfcl import files
 from coevolve.environments import install
 from coevolve.environments.protocol import Tool
-from coevolve.environments.registry import WORKERS
+from coevolve.environments.workers import launch
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.records import Rollout
 
@@ -81,12 +81,11 @@ def _judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path,
 
 
 def _run(python: Path, directory: Path) -> None:
-    script = WORKERS / "bfcl_official.py"
     log = directory / "official.log"
     try:
         with open(log, "wb") as stream:
             code = subprocess.run(
-                [str(python), str(script), "evaluate", str(directory)],
+                launch.command(python, "bfcl.official", "evaluate", str(directory)),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,

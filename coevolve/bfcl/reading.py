@@ -20,8 +20,8 @@ import msgspec
 from msgspec import structs
 
 from coevolve import jsonl
-from coevolve.agents.action_calls import from_python
-from coevolve.agents.action_values import Unreadable
+from coevolve.agents.actions.calls import from_python
+from coevolve.agents.actions.values import Unreadable
 from coevolve.bfcl import files
 from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Fault, Pool

@@ -3,7 +3,7 @@
 | root | holds | made by |
 |---|---|---|
 | `root` | the official data | `coevolve env install appworld --data DIR\\|BUNDLE`, or `--download` |
-| `demo` | people, records and tasks of our own (`workers/_appworld_demo.py`) | `coevolve env install appworld` |
+| `demo` | people, records and tasks of our own (`workers/appworld/demo/`) | `coevolve env install appworld` |
 
 `chosen` says which one a worker runs on: ``$COEVOLVE_APPWORLD_ROOT``, else the official one if it is there, else the demo.
 Nothing that is there is ever deleted or replaced, but for a demo root of another builder. AppWorld's licence forbids public
@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from coevolve.environments import install
+from coevolve.environments.workers import launch
 from coevolve.errors import MissingDependency, Unreachable, UsageError, WriteFailed
 from coevolve.jsonl import warn
 from coevolve.runs import home
@@ -31,8 +32,7 @@ NAME = "appworld"
 VARIABLE = "COEVOLVE_APPWORLD_ROOT"
 OFFICIAL, DEMO = "root", "demo"
 APPS = ("admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo").split()
-_WORKERS = Path(__file__).with_name("workers")
-_BUILDER = ("_appworld_demo.py", "_appworld_demo_lives.py", "_appworld_demo_people.py", "_appworld_demo_tasks.py")
+_BUILDER = Path(__file__).with_name("workers") / "appworld" / "demo"
 _MARKER = "coevolve-root.json"
 
 Say = Callable[[str], None]
@@ -95,7 +95,7 @@ def build_demo(say: Say = warn) -> Path:
             raise UsageError(f"{where} is there and was not made by coevolve; move it away first")
         say(f"building the demo root of appworld in {where}")
         with _prepared(where) as beside:
-            _run("_appworld_demo.py", str(beside))
+            _run("appworld.demo.builder", str(beside))
             shutil.rmtree(where, ignore_errors=True)
             _finish(beside, where, marker)
     return where
@@ -124,7 +124,7 @@ def add_data(source: Path, sha256: str | None = None, say: Say = warn) -> Path:
             if source.is_dir():
                 shutil.copytree(_data_of(source), beside / "data", symlinks=False)
             else:
-                _run("_appworld_data.py", "unpack", str(source), str(beside))
+                _run("appworld.bundle", "unpack", str(source), str(beside))
             if problems := missing(beside):
                 raise UsageError(f"{source}: no whole data of appworld: {problems[0].replace(str(beside), '…')}")
             _finish(beside, where, marker)
@@ -137,7 +137,7 @@ def download(sha256: str | None = None, say: Say = warn) -> Path:
     bundle = folder() / "data.bundle"
     if not bundle.exists():
         say(f"downloading the official data of appworld to {bundle} (about 200 MB)")
-        _run("_appworld_data.py", "download", str(bundle))
+        _run("appworld.bundle", "download", str(bundle))
     return add_data(bundle, sha256, say)
 
 
@@ -173,7 +173,7 @@ def _data_of(source: Path) -> Path:
 
 
 def _digest() -> str:
-    return hashlib.sha256(b"".join((_WORKERS / name).read_bytes() for name in _BUILDER)).hexdigest()[:16]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_BUILDER.glob("*.py")))).hexdigest()[:16]
 
 
 def _marker(where: Path) -> dict[str, str] | None:
@@ -202,11 +202,11 @@ def _finish(beside: Path, where: Path, marker: dict[str, str]) -> None:
     os.replace(beside, where)
 
 
-def _run(script: str, *arguments: str) -> None:
-    """One of the worker's scripts, in the benchmark's interpreter. Raises Unreachable with what it said last."""
-    command = [str(install.python(NAME)), str(_WORKERS / script), *arguments]
+def _run(module: str, *arguments: str) -> None:
+    """A program among the workers, in the benchmark's interpreter. Raises Unreachable with what it said last."""
     environment = {**os.environ, **install.caches(NAME), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = launch.command(install.python(NAME), module, *arguments)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
     if done.returncode:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise Unreachable(f"appworld: {said[-1] if said else f'{script} ended with {done.returncode}'}")
+        raise Unreachable(f"appworld: {said[-1] if said else f'{module} ended with {done.returncode}'}")

@@ -16,7 +16,7 @@ from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Result, Tool
 from coevolve.environments.registry import BUILT_IN
-from coevolve.environments.workers import _appworld_confine as confine
+from coevolve.environments.workers.appworld import confine
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 MAX_CALLS = 200

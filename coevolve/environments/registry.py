@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coevolve.environments import appworld_root, install
+from coevolve.environments.workers import launch
 from coevolve.errors import UsageError
 
 
@@ -23,7 +24,7 @@ class BuiltIn(NamedTuple):
     """A worker of the toolkit's own."""
 
     worker: str
-    """File name in `workers/`."""
+    """Module in `workers/`."""
     recipe: str | None = None
     """The benchmark whose interpreter runs it (install.py); None is this one's."""
     options: tuple[str, ...] = ()
@@ -31,10 +32,10 @@ class BuiltIn(NamedTuple):
 
 
 BUILT_IN = {
-    "desk": BuiltIn("desk.py"),
-    "bfcl": BuiltIn("bfcl.py", "bfcl"),
-    "bfcl-strict": BuiltIn("bfcl.py", "bfcl", ("--strict-parity",)),
-    "appworld": BuiltIn("appworld.py", "appworld", setup_seconds=180),
+    "desk": BuiltIn("desk.worker"),
+    "bfcl": BuiltIn("bfcl.worker", "bfcl"),
+    "bfcl-strict": BuiltIn("bfcl.worker", "bfcl", ("--strict-parity",)),
+    "appworld": BuiltIn("appworld.worker", "appworld", setup_seconds=180),
 }
 DATE = "2026-01-01"
 KEYS = "OPENAI_"
@@ -59,9 +60,9 @@ class Launch(NamedTuple):
 def find(env: str) -> Launch:
     """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
     if own := BUILT_IN.get(env):
-        python = str(install.python(own.recipe)) if own.recipe else sys.executable
+        python = install.python(own.recipe) if own.recipe else sys.executable
         environment = _small_environment() | (_appworld() if own.recipe == appworld_root.NAME else {})
-        return Launch(env, [python, str(WORKERS / own.worker), *own.options], environment, own.setup_seconds)
+        return Launch(env, launch.command(python, own.worker, *own.options), environment, own.setup_seconds)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(KEYS)}
     return Launch(env, _command(env), {**inherited, **_FIXED})
 

@@ -23,13 +23,13 @@ from typing import NamedTuple
 import msgspec
 
 from coevolve.environments.registry import Launch
-from coevolve.environments.workers._serve import OUT_OF_MEMORY
+from coevolve.environments.workers.serve import OUT_OF_MEMORY
 from coevolve.jsonl import MAX_LINE
 
 MEMORY_POLL = 0.05
 CHUNK = 1 << 18
 TAIL = 4096
-_GUARD = Path(__file__).with_name("workers") / "_guard.py"
+_GUARD = Path(__file__).with_name("workers") / "guard.py"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 

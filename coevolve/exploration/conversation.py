@@ -15,10 +15,10 @@ import re
 from collections import Counter
 from typing import Any
 
-from coevolve.agents.actions import parse_message
-from coevolve.agents.code import read
-from coevolve.agents.prompts import Message, function_schema, result_messages, user_message
-from coevolve.agents.transcript import clip
+from coevolve.agents.actions.replies import parse_message
+from coevolve.agents.code.replies import read
+from coevolve.agents.prompts.styles import Message, function_schema, result_messages, user_message
+from coevolve.agents.prompts.transcript import clip
 from coevolve.environments.protocol import Opened, Tool
 from coevolve.exploration.arguments import Shape
 from coevolve.exploration.memory import Memory

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from coevolve.agents.code_calls import api_calls
+from coevolve.agents.code.calls import api_calls
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.arguments import Shape, leaves, resemblance, sayable
 from coevolve.provenance import output

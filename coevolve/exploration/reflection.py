@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coevolve.agents.transcript import clip, tokens, transcript
+from coevolve.agents.prompts.transcript import clip, tokens, transcript
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.context import Focus, facts
 from coevolve.models.chat import Full, Rejected, Request

@@ -16,8 +16,8 @@ from collections import Counter
 import msgspec
 from msgspec import Struct
 
-from coevolve.signals.patterns import Pattern, code_tools
-from coevolve.signals.views import CallView, StepView, Whole, action_of
+from coevolve.signals.patterns import Pattern, action_tools, step_tools
+from coevolve.signals.views import CallView, Whole
 
 REPEATS = 3
 BUDGETS = ("max_steps", "max_tokens")
@@ -34,14 +34,6 @@ _whole = msgspec.json.Decoder(Whole)
 def decode(raw: bytes) -> Whole:
     """The whole view of a line of which only the head was read."""
     return _whole.decode(raw)
-
-
-def action_tools(action: CallView | str) -> list[str]:
-    return code_tools(action) if isinstance(action, str) else [action.tool]
-
-
-def step_tools(step: StepView) -> list[str]:
-    return action_tools(action_of(step))
 
 
 def errors(rollout: Whole) -> set[Pattern]:

@@ -9,17 +9,16 @@
 | app | (mail) …: a tool's app |
 
 The paper leaves "action pattern" open; bigrams with sentinels are this project's reading (CoEvolve, stage 1). For code actions the names
-are the `apis.app.function` calls in the order in which they stand in the source, found with `ast`; code that does not parse has none.
+are those of the `apis.app.function` calls (`agents.code.calls`), which `tools` of a rollout records are too.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 
-from coevolve.agents.code_calls import parsed
-from coevolve.signals.views import CallView, Whole, action_of
+from coevolve.agents.code.calls import api_calls
+from coevolve.signals.views import CallView, StepView, Whole, action_of
 
 Pattern = tuple[str, ...]
 FAMILIES = ("1gram", "2gram", "3gram", "keys", "app")
@@ -38,36 +37,18 @@ def grams(tools: list[str], n: int) -> set[Pattern]:
     return set(zip(*(padded[i:] for i in range(n)), strict=False))
 
 
-def code_tools(code: str) -> list[str]:
-    """`app.function` of each `apis.app.function(…)` call in a block of Python, in source order."""
-    tree = parsed(code)
-    if tree is None:
-        return []
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (name := _api(node.func)):
-            found.append((node.end_lineno, node.end_col_offset, name))
-    return [name for *_, name in sorted(found)]
+def action_tools(action: CallView | str) -> list[str]:
+    """Names of what an action calls, in order."""
+    return api_calls(action) if isinstance(action, str) else [action.tool]
 
 
-def _api(function: ast.expr) -> str | None:
-    """`app.function` where the callee is `apis.app.function`. An inner call ends, and so runs, before its outer one."""
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Attribute):
-        app = function.value
-        if isinstance(app.value, ast.Name) and app.value.id == "apis":
-            return f"{app.attr}.{function.attr}"
-    return None
+def step_tools(step: StepView) -> list[str]:
+    return action_tools(action_of(step))
 
 
 def called_tools(rollout: Whole) -> list[str]:
     """Names in order: the record's own list, else what its actions say."""
-    if rollout.tools:
-        return rollout.tools
-    names: list[str] = []
-    for step in rollout.steps:
-        action = action_of(step)
-        names.extend(code_tools(action) if isinstance(action, str) else [action.tool])
-    return names
+    return rollout.tools or [name for step in rollout.steps for name in step_tools(step)]
 
 
 def app_of(tool: str, apps: Mapping[str, str]) -> str:

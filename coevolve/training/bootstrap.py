@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from coevolve.agents.actions import to_text
+from coevolve.agents.actions.replies import to_text
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Result

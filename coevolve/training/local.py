@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coevolve.agents.drivers import LocalPolicy
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.agents.rollout import rollouts
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
 from coevolve.models.transformers_lm import LocalModel, identity

@@ -6,7 +6,7 @@ dropped is redundant, unless it informs a later call: a verifier that looks at t
 looked up or guessed.
 
 `swapped` must succeed: where actions are code, a program of which the changes are made in reverse order, as far as names allow
-(`code_order`). A request of two wishes does not say in which order they come; if the outcome depends on it, the task is invalid.
+(`code.order`). A request of two wishes does not say in which order they come; if the outcome depends on it, the task is invalid.
 
 Where actions are code, `hollow` makes its call in a program that also says that the task is complete, and what is dropped is one
 statement of a program (`drop T.C.L`, L its line): one that gives nothing a name, so that what is left still runs.
@@ -18,8 +18,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from coevolve.agents.code_calls import parsed
-from coevolve.agents.code_order import reordered
+from coevolve.agents.code.calls import parsed
+from coevolve.agents.code.order import reordered
 from coevolve.environments.programs import of_calls
 from coevolve.environments.protocol import Description, Opened, Tool
 from coevolve.environments.replay import Job

@@ -4,7 +4,7 @@
 the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
 text in an argument looks like a call of a tool (some executors would rewrite or run it); every given argument of a synthetic
 task is said in its query (CuES, arXiv 2512.01311; ACE, arXiv 2608.27260): in code, every constant by which a program finds or does
-something (`code_words`), and the query has a word of what the program does. `paper` is the paper's
+something (`code.words`), and the query has a word of what the program does. `paper` is the paper's
 own gate, to the letter: the solution succeeds, or its reward is positive.
 """
 
@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from coevolve.agents.code_calls import api_calls
-from coevolve.agents.code_words import unsaid
+from coevolve.agents.code.calls import api_calls
+from coevolve.agents.code.words import unsaid
 from coevolve.environments.protocol import Code, Tool
 from coevolve.environments.replay import Episode, Job, checked_responses, outcome
 from coevolve.environments.said import said

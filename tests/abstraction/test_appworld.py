@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from coevolve.abstraction.abstract import abstract
-from coevolve.agents.code_calls import api_calls
+from coevolve.agents.code.calls import api_calls
 from coevolve.environments.client import Pool
 from coevolve.environments.replay import Job, replay
 from coevolve.exploration.explore import explore

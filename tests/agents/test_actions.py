@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coevolve.agents.actions import MAX_CALLS, parse, parse_message, to_message, to_text
+from coevolve.agents.actions.replies import MAX_CALLS, parse, parse_message, to_message, to_text
 from coevolve.records import Call
 
 LS = Call("ls", {})

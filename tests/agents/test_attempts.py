@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from coevolve.agents.actions import parse, parse_message
+from coevolve.agents.actions.replies import parse, parse_message
 from coevolve.environments.protocol import Tool
 from coevolve.records import Call
 

@@ -6,22 +6,25 @@ import ast
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from coevolve import jsonl
 from coevolve.abstraction.code_literals import spoken
-from coevolve.agents.actions import parse
-from coevolve.agents.code import NO_CODE, Read, read, to_text
-from coevolve.agents.code_calls import api_calls, calls_in
-from coevolve.agents.code_prompts import CODE, told_by
+from coevolve.agents.actions.replies import parse
+from coevolve.agents.code.calls import api_calls
+from coevolve.agents.code.prompts import CODE, told_by
+from coevolve.agents.code.replies import NO_CODE, Read, read, to_text
 from coevolve.agents.drivers import ProgramPolicy
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
 from coevolve.environments.programs import literal, of_calls, program
 from coevolve.environments.protocol import Code, Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call, Start, Task, Verifier, task_id
-from coevolve.signals.patterns import code_tools
+from coevolve.signals.patterns import called_tools
+from coevolve.signals.views import Whole
 
 PAD = f"{sys.executable} {Path(__file__).parents[1] / 'code_pad.py'}"
 
@@ -106,19 +109,27 @@ def test_a_written_reply_reads_back(code):
 @pytest.mark.parametrize(
     ("code", "names"),
     [
-        ("apis.a.f()\nx = apis.b.g(k=apis.c.h())", ["a.f", "b.g", "c.h"]),
+        ("apis.a.f()\nx = apis.b.g(k=apis.c.h())", ["a.f", "c.h", "b.g"]),
+        ("x = apis.mail.read(id=apis.mail.find(q='a'))\napis.mail.send(to=x)", ["mail.find", "mail.read", "mail.send"]),
+        ("read = apis.mail.read\nread(id=apis.mail.find(q='a'))", ["mail.find", "mail.read"]),
         ("for s in apis.a.f():\n    apis.a.g(s=s)", ["a.f", "a.g"]),
+        ("for i in range(3):\n    print(apis.pay.list(page=i))", ["pay.list"]),
         ("sp = apis.spotify\nsp.like(x=1)\nlike = sp.like\nlike(x=2)", ["spotify.like", "spotify.like"]),
         ("apis['a']['f']()", ["a.f"]),
         ("apis = 3\napis.a.f()", []),
         ("apis.a.f.__call__()\napis.a()\nother.a.f()", []),
         ("print(apis.a.f)", []),
+        ("apis.a.f", []),
+        ("api.a.f()", []),
+        ("apis.a.b.f()", []),
         ("not code at all (", []),
+        ("\x00", []),
+        ("(" * 5000, []),
         ("'apis.a.f()'", []),
     ],
 )
 def test_the_apis_that_a_program_calls(code, names):
-    """In the order of the text, through simple names too; strings, other objects and broken code call nothing."""
+    """In the order in which they run, through simple names too; strings, other objects and broken code call nothing."""
     assert api_calls(code) == names
 
 
@@ -139,7 +150,7 @@ def test_code_of_any_depth_is_read(make, size):
     code = make(size).rstrip()
     tools = {"a.f": Tool("a.f", "", parameters={"required": ["k"]})}
     assert read(f"```python\n{code}\n```").code == code and read(code).code in (code, None)
-    assert set(api_calls(code)) | set(code_tools(code)) <= {"a.f"}
+    assert set(api_calls(code)) <= {"a.f"}
     assert [name for name, _ in spoken(code, tools)] in ([], ["a.f"])
     found = parse(code)
     assert found.calls or found.issues or found.text
@@ -150,12 +161,6 @@ def test_calls_are_found_below_a_deep_expression():
     deep = "+".join(["1"] * 600)
     code = f"apis.a.f()\nx = apis.a.g() + {deep} + apis.a.i()\nsp = apis.b\nsp.h()\nsp = 1\nsp.h()"
     assert api_calls(code) == ["a.f", "a.g", "a.i", "b.h"]
-
-
-def test_plain_arguments_are_known_as_values():
-    """Only what stands in the text as a plain value; expressions are not evaluated."""
-    (call,) = calls_in("apis.a.f(n=-3, s='x', l=[1, {'k': None}], v=v, e=1 + 1, c=f())")
-    assert call.literals == {"n": -3, "s": "x", "l": [1, {"k": None}]}
 
 
 LIBRARY = Code(
@@ -233,6 +238,15 @@ def test_tool_names_of_a_rollout_come_from_its_code():
     lines = ["```\napis.a.f(); apis.b.g(); write()\n```", "```\napis.a.x()\n```\n```\napis.a.y()\n```", "end", "end"]
     (rollout,) = play(scripted(*lines), task("write()"))
     assert rollout.tools == ["a.f", "b.g"]
+
+
+def test_signals_read_the_names_that_the_record_lists():
+    """The patterns of code are the same whether a rollout lists its tools or not: inner calls first, through simple names."""
+    lines = ["```\nx = apis.b.g(k=apis.c.h())\nspotify = apis.spotify\nspotify.like(x=x)\nwrite()\n```", "end", "end"]
+    (rollout,) = play(scripted(*lines), task("write()"))
+    whole = msgspec.json.decode(jsonl.encode(rollout), type=Whole)
+    unlisted = msgspec.structs.replace(whole, tools=[])
+    assert called_tools(unlisted) == called_tools(whole) == ["c.h", "b.g", "spotify.like"]
 
 
 def test_the_prompt_says_how_to_act_and_hands_over_no_tools():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coevolve.agents.code_order import reordered
+from coevolve.agents.code.order import reordered
 from coevolve.environments.protocol import Tool
 
 SCHEMA = {"type": "object", "properties": {}}

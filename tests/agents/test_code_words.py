@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coevolve.agents.code_words import unsaid
+from coevolve.agents.code.words import unsaid
 from coevolve.environments.protocol import Code, Tool
 
 KNOWN = ("to", "note", "amount", "query", "private")

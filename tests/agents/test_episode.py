@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coevolve.agents.actions import to_message, to_text
+from coevolve.agents.actions.replies import to_message, to_text
 from coevolve.agents.episode import Episode, Reply
 from coevolve.environments.protocol import Graded, Limits, Opened, Result
 from coevolve.records import Call, Start, Task

@@ -13,7 +13,7 @@ from scripted_server import ScriptedServer
 import tiny_models
 from coevolve.agents.drivers import LocalPolicy
 from coevolve.agents.episode import Episode, Reply
-from coevolve.agents.prompts import STYLES, style
+from coevolve.agents.prompts.styles import STYLES, style
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Limits, Opened, Tool

@@ -11,7 +11,7 @@ import pytest
 from scripted_server import EMPTY, NO_CHOICE, Fault, ScriptedServer
 
 import tiny_models
-from coevolve.agents.actions import to_text
+from coevolve.agents.actions.replies import to_text
 from coevolve.agents.rollout import make_policy, resumed, rollouts
 from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError, Unreachable, UsageError

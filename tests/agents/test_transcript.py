@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coevolve.agents.transcript import clip, tokens, transcript
+from coevolve.agents.prompts.transcript import clip, tokens, transcript
 from coevolve.records import Call, Effect, Step
 
 

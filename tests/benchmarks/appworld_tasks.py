@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from coevolve.agents.code_calls import api_calls
+from coevolve.agents.code.calls import api_calls
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import Episode, Job, replay
 from coevolve.jsonl import read

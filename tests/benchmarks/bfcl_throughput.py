@@ -46,13 +46,14 @@ def _median(values: tuple[float, ...]) -> float:
 
 def inside(rounds: int) -> dict[str, Rate]:
     """Run by the bfcl environment's Python."""
-    sys.path[:0] = [str(ROOT / "coevolve/environments/workers"), str(ROOT / "tests/environments")]
-    import _bfcl_data as data
-    from _bfcl_judge import judge
-    from _bfcl_session import Session
-    from _bfcl_world import World
-    from bfcl import official_scene
+    sys.path += [str(ROOT), str(ROOT / "tests/environments")]
     from bfcl_parity import fresh, multi_turn_checker, official, raw_answers
+
+    from coevolve.environments.workers.bfcl import data
+    from coevolve.environments.workers.bfcl.judge import judge
+    from coevolve.environments.workers.bfcl.session import Session
+    from coevolve.environments.workers.bfcl.worker import official_scene
+    from coevolve.environments.workers.bfcl.world import World
 
     entries, raw = list(data.entries("base").values()), raw_answers("base")
     answers = {entry["id"]: data.answer(entry["id"]) for entry in entries}

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from coevolve.agents.actions import to_message
+from coevolve.agents.actions.replies import to_message
 from coevolve.agents.drivers import advance, finish_all, open_all
 from coevolve.agents.episode import Episode, Reply
-from coevolve.agents.official_prompts import call_text
-from coevolve.agents.prompts import STYLES
+from coevolve.agents.prompts.official import call_text
+from coevolve.agents.prompts.styles import STYLES
 from coevolve.bfcl import official
 from coevolve.environments import install
 from coevolve.environments.client import Pool
-from coevolve.environments.registry import WORKERS
+from coevolve.environments.workers import launch
 from coevolve.records import Call, Task
 
 pytestmark = [pytest.mark.bfcl, pytest.mark.official]
@@ -90,7 +90,7 @@ def text(sent: str | dict) -> str:
 def officially(requests: list[dict]) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
-            [str(install.python(official.NAME)), str(WORKERS / "bfcl_official.py"), "prompts"],
+            launch.command(install.python(official.NAME), "bfcl.official", "prompts"),
             input="".join(json.dumps(request) + "\n" for request in requests),
             env=official.environment(Path(folder)),
             capture_output=True,

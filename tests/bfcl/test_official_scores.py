@@ -196,7 +196,7 @@ def test_official_code_rewrites_exactly_what_is_refused(bfcl):
     """The package's own rewriting of a call, on texts of all kinds: `misread` finds every change but a dropped blank."""
     import subprocess
 
-    from coevolve.agents.official_prompts import call_text
+    from coevolve.agents.prompts.official import call_text
     from coevolve.environments import install
     from coevolve.records import Step
 

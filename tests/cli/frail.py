@@ -6,11 +6,8 @@ Arguments: `swamp` = every start state is one, `toolless` = describes nothing, e
 import json
 import os
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "coevolve/environments/workers"))
-
-import _serve
+from coevolve.environments.workers.serve import serve
 
 ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
 WORD = sys.argv[1] if len(sys.argv) > 1 else "/nowhere/at/all"
@@ -44,4 +41,4 @@ class Frail:
 
 
 if __name__ == "__main__":
-    _serve.serve(Frail())
+    serve(Frail())

@@ -1,17 +1,17 @@
 """Changes many tables through the APIs, then counts what changed twice: by the worker's effects, and by AppWorld's own comparison.
 
-    <python of the appworld environment> appworld_changes.py WORKERS ROOT BASE      prints JSON {"ours", "theirs", "errors"}
+    <python of the appworld environment> appworld_changes.py ROOT BASE      prints JSON {"ours", "theirs", "errors"}
 
 Counts are {model: [rows added, rows removed, rows updated]}. Only standard library at the top; the program imports appworld.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 CALLS: list[tuple[str, str, dict[str, Any]]] = [
@@ -92,11 +92,14 @@ class Hand:
         return answer.value
 
 
-def main(workers: str, root: str, base: str) -> None:
-    sys.path.append(workers)
+def main(root: str, base: str) -> None:
+    sys.path.append(str(Path(__file__).parents[2]))  # last: this interpreter has no coevolve
     os.environ["APPWORLD_ROOT"] = root
-    plan = importlib.import_module("_appworld_rehearsal").rehearse()
-    world = importlib.import_module("_appworld_world").World(plan, root, base, None, bytes(32).hex())
+    from coevolve.environments.workers.appworld.rehearsal import rehearse
+    from coevolve.environments.workers.appworld.world import World
+
+    plan = rehearse()
+    world = World(plan, root, base, None, bytes(32).hex())
     hand = Hand(world)
     steps = []
     for app, api, arguments in CALLS:

@@ -104,9 +104,9 @@ WIRES = [
     ),
     "gc = raw('gc')\nfor s in [o for o in gc.get_objects() if type(o).__name__ == 'socket']:\n    attempt(lambda: s.send(b'\\xff' * 8))",
     "gc = raw('gc')\nfor s in [o for o in gc.get_objects() if type(o).__name__ == 'socket']:\n    attempt(lambda: s.close())",
-    "main = raw('sys').modules['_appworld_policy']\nmain._Requests.__call__ = lambda *a: {'access_token': 'x'}\nattempt(lambda: apis.venmo.login())",
-    "cell = raw('_appworld_cell')\ncell.Interpreter.run = lambda *a: cell.Output('all is well', None)",
-    "cell = raw('_appworld_cell')\ncell.Output = lambda *a: 1 / 0",
+    "policy = raw('sys').modules['coevolve.environments.workers.appworld.policy']\npolicy._Requests.__call__ = lambda *a: {'access_token': 'x'}\nattempt(lambda: apis.venmo.login())",
+    "cell = raw('sys').modules['coevolve.environments.workers.appworld.cell']\ncell.Interpreter.run = lambda *a: cell.Output('all is well', None)",
+    "cell = raw('sys').modules['coevolve.environments.workers.appworld.cell']\ncell.Output = lambda *a: 1 / 0",
     "raw('sys').modules['appworld.common.safety_guard'].SafetyGuard.is_syntax_safe = lambda *a: (True, '')",
     "raw('json').dumps = lambda *a, **k: '{\"text\": 1}'",
 ]

@@ -30,14 +30,15 @@ if importlib.util.find_spec("bfcl_eval") is None:
     python = str(install.python("bfcl"))
     os.execve(python, [python, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0", "TZ": "UTC"})
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "coevolve" / "environments" / "workers"))
+sys.path.append(str(Path(__file__).parents[2]))  # last: this interpreter has no coevolve
 
-import _bfcl_data as data
-from _bfcl_judge import judge
-from _bfcl_session import Session
-from bfcl import official_scene
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils as official
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
+
+from coevolve.environments.workers.bfcl import data
+from coevolve.environments.workers.bfcl.judge import judge
+from coevolve.environments.workers.bfcl.session import Session
+from coevolve.environments.workers.bfcl.worker import official_scene
 
 POST = data.source("TwitterAPI").TwitterAPI.post_tweet
 TRAVEL = data.source("TravelAPI")

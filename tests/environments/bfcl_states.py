@@ -15,16 +15,17 @@ import random
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "coevolve" / "environments" / "workers"))
+sys.path.append(str(Path(__file__).parents[2]))  # last: this interpreter has no coevolve
 
-import _bfcl_data as data
-from _bfcl_session import Session
-from _bfcl_starts import generate
-from _bfcl_state import Names, cells, freeze, hidden
-from _bfcl_values import values
-from _bfcl_world import Scene
-from bfcl import official_scene
 from bfcl_parity import mutate
+
+from coevolve.environments.workers.bfcl import data
+from coevolve.environments.workers.bfcl.session import Session
+from coevolve.environments.workers.bfcl.starts import generate
+from coevolve.environments.workers.bfcl.state import Names, cells, freeze, hidden
+from coevolve.environments.workers.bfcl.values import values
+from coevolve.environments.workers.bfcl.worker import official_scene
+from coevolve.environments.workers.bfcl.world import Scene
 
 
 class Whole:

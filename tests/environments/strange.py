@@ -9,11 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-import coevolve.environments
-
-sys.path.insert(0, str(Path(coevolve.environments.__file__).with_name("workers")))
-
-import _serve
+from coevolve.environments.workers.serve import BadRequest, serve
 
 TOOLS = "set get add sleep allocate exit exit_once die_later shout fail spawn nan huge leave corrupt environment hang_once".split()
 
@@ -25,14 +21,14 @@ def digest(state: dict) -> str:
 class Strange:
     def describe(self):
         if "no-describe" in sys.argv:
-            raise _serve.BadRequest("data file questions.json was changed")
+            raise BadRequest("data file questions.json was changed")
         schema = {"type": "object", "properties": {}}
         tools = [{"name": name, "description": name, "parameters": schema} for name in TOOLS]
         return {"name": "strange", "version": "1", "tools": tools, "splits": {"train": 2}}
 
     def tasks(self, split):
         if split != "train":
-            raise _serve.BadRequest("no such split")
+            raise BadRequest("no such split")
         solution = [[{"tool": "set", "arguments": {"key": "a", "value": 1}}]]
         tasks = [
             {"kind": "set", "query": [f"make it {n}"], "solution": solution, "start": {"config": {"n": n}}}
@@ -42,7 +38,7 @@ class Strange:
 
     def start(self, seed, apps):
         if apps and "nowhere" in apps:
-            raise _serve.BadRequest("no app called nowhere")
+            raise BadRequest("no app called nowhere")
         return {"config": {"n": len(seed)}}
 
     def open(self, start):
@@ -141,4 +137,4 @@ class Strange:
 
 
 if __name__ == "__main__":
-    _serve.serve(Strange())
+    serve(Strange())

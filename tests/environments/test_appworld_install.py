@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from coevolve.environments import appworld_root, install, registry
+from coevolve.environments import appworld_root, install
+from coevolve.environments.workers import launch
 from coevolve.errors import MissingDependency, Unreachable, UsageError
 from coevolve.runs import home
 
 pytestmark = pytest.mark.appworld
-WORKERS = registry.WORKERS
 DEMO = appworld_root.folder() / appworld_root.DEMO
 
 PACK = """
@@ -208,7 +208,7 @@ def test_two_builds_are_the_same_bytes(tmp_path):
             "PYTHONHASHSEED": seed,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [install.python("appworld"), WORKERS / "_appworld_demo.py", tmp_path / name]
+        command = launch.command(install.python("appworld"), "appworld.demo.builder", str(tmp_path / name))
         subprocess.run(command, check=True, capture_output=True, env=environment)
         built.append(files(tmp_path / name))
     assert built[0] == built[1] and len(built[0]) > 300

@@ -14,7 +14,6 @@ from environments.appworld_worker import BASE, DONE, LOGIN, act, call, graded, o
 
 from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.registry import WORKERS
 from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.appworld
@@ -104,7 +103,7 @@ def test_the_state_verifier_rejects_another_end(appworld: Pool, name: str):
 def test_changes_agree_with_appworlds_own_comparison(tmp_path: Path):
     """After dozens of writes in all apps, the worker's difference counts the rows that AppWorld's own comparison counts."""
     program = Path(__file__).with_name("appworld_changes.py")
-    command = [install.python("appworld"), "-P", program, WORKERS, appworld_root.chosen(), BASE]
+    command = [install.python("appworld"), "-P", program, appworld_root.chosen(), BASE]
     done = subprocess.run(command, capture_output=True, env={**os.environ, **install.caches("appworld")}, cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     found = json.loads(done.stdout)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from coevolve.environments import appworld_root, registry
-
-sys.path.append(str(registry.WORKERS))
-
-from _appworld_canary import clean
-from _appworld_code import PAGE, code, left_out
-from _appworld_language import HARMLESS, LANGUAGE, OFFERED
-from _appworld_values import INVENTED, values
+from coevolve.environments import appworld_root
+from coevolve.environments.workers.appworld.canary import clean
+from coevolve.environments.workers.appworld.code import PAGE, code, left_out
+from coevolve.environments.workers.appworld.language.table import HARMLESS, LANGUAGE, OFFERED
+from coevolve.environments.workers.appworld.values import INVENTED, values
 
 SLOT = re.compile(r"\{([\w.]+)\}")
 CANARY = "appworld:" + "0a1b2c3:01234567-89ab-cdef-0123-456789abcdef"

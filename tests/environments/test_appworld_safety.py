@@ -14,9 +14,9 @@ from environments.appworld_worker import BASE, DONE, LOGIN, act, call, graded, o
 
 from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Pool
-from coevolve.environments.registry import WORKERS
 
 pytestmark = pytest.mark.appworld
+TOOLKIT = Path(__file__).parents[2]
 
 SECRET = "the-content-of-a-file"
 
@@ -43,8 +43,8 @@ def test_the_corpus_is_large():
 UNLOCKED = """
 import json, sys
 sys.path.append(sys.argv[1])
-from _appworld_cell import Interpreter, api_names
-from _appworld_policy import load
+from coevolve.environments.workers.appworld.cell import Interpreter, api_names
+from coevolve.environments.workers.appworld.policy import load
 guard, _ = load()
 interpreter = Interpreter(guard, api_names({}, print))
 print(json.dumps([interpreter.run(cell, 10, 10**6, False).text for cell in json.load(sys.stdin)]))
@@ -57,7 +57,7 @@ def test_the_corpus_bites_where_nothing_is_locked(tmp_path: Path):
     mark.write_text(SECRET)
     harmful = ("unlink", "rmtree", "chmod", "'w'")
     cells = [HELPERS + cell.replace("MARK", str(mark)) for cell in FILES if not any(word in cell for word in harmful)]
-    command = [install.python("appworld"), "-P", "-c", UNLOCKED, WORKERS]
+    command = [install.python("appworld"), "-P", "-c", UNLOCKED, TOOLKIT]
     done = subprocess.run(command, input=json.dumps(cells).encode(), capture_output=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     assert sum(SECRET in text for text in json.loads(done.stdout)) >= 3

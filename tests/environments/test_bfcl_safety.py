@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 from environments.bfcl_worker import CLASSES, act, made, opened, run
 
-from coevolve.environments import install, registry
+from coevolve.environments import install
 from coevolve.environments.client import Pool
+from coevolve.environments.workers import launch
 from coevolve.errors import Unreachable
 from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.bfcl
+TOOLKIT = Path(__file__).parents[2]
 
 FILES = {
     "GorillaFileSystem": {
@@ -275,9 +278,9 @@ def test_a_changed_file_of_the_benchmark_is_noticed_and_named(tmp_path):
     text = changed.read_text()
     changed.unlink()
     changed.write_text(text.replace("archive", "Archive", 1))
-    worker = Path(install.__file__).parent / "workers" / "bfcl.py"
+    worker = shlex.join(launch.command(install.python("bfcl"), "bfcl.worker"))
     with pytest.raises(Unreachable, match="possible_answer/BFCL_v4_multi_turn_base.json differs"):
-        with Pool(f"env PYTHONPATH={tmp_path} {install.python('bfcl')} {worker}"):
+        with Pool(f"env PYTHONPATH={tmp_path} {worker}"):
             pass
 
 
@@ -325,9 +328,9 @@ def test_no_argument_of_any_type_breaks_a_session_or_its_grading(env):
 
 SNAPSHOT = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
-from _bfcl_session import Session
-from _bfcl_world import Scene
+sys.path.append(sys.argv[1])
+from coevolve.environments.workers.bfcl.session import Session
+from coevolve.environments.workers.bfcl.world import Scene
 state = json.loads(sys.argv[2])
 def order(session, amount):
     arguments = {"order_type": "Buy", "symbol": next(iter(state["TradingBot"]["stocks"])), "price": 20, "amount": amount}
@@ -349,6 +352,6 @@ print("apart")
 def test_a_restored_episode_goes_on_as_the_original_and_apart_from_it(bfcl):
     """From one snapshot in the middle of an episode: equal calls give equal results, and neither sees the other."""
     state = json.dumps(bfcl.start("snapshot", ["TradingBot"]).config["state"])
-    command = [install.python("bfcl"), "-c", SNAPSHOT, str(registry.WORKERS), state]
+    command = [install.python("bfcl"), "-c", SNAPSHOT, str(TOOLKIT), state]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "apart\n", done.stderr

@@ -24,7 +24,7 @@ def numbers(tasks) -> list[int]:
 
 def shipped(name: str):
     """A table of the worker's module, read from its file, for the module itself needs the benchmark."""
-    text = (registry.WORKERS / "_bfcl_splits.py").read_text()
+    text = (registry.WORKERS / "bfcl/splits.py").read_text()
     start = text.index(f"{name} = ") + len(name) + 3
     return json.loads(text[start : text.index("}", start) + 1].replace(",\n}", "\n}"))
 

@@ -11,17 +11,16 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from pathlib import Path
 from statistics import median
 
 import msgspec
 import pytest
 
-import coevolve.environments
 from coevolve.environments.protocol import Description, Graded, Opened, Result, Tool
+from coevolve.environments.workers import launch
 from coevolve.records import Task
 
-SCRIPT = Path(coevolve.environments.__file__).parent / "workers" / "desk.py"
+DESK = launch.command(sys.executable, "desk.worker")
 PREPARATIONS, COMPLETIONS = {"open", "check", "sync"}, {"save", "push", "seal"}
 
 
@@ -30,9 +29,7 @@ class Worker:
 
     def __init__(self, hash_seed: str = "0"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+        self._process = subprocess.Popen(DESK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._sessions = itertools.count()
 
     def ask(self, **request: object) -> dict:

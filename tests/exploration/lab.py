@@ -11,9 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "coevolve/environments/workers"))
-
-import _serve
+from coevolve.environments.workers.serve import serve
 
 NAMES = ["hall", "attic", "cellar", "porch"]
 TEXT = {"type": "string"}
@@ -114,4 +112,4 @@ def digest(session):
 
 
 if __name__ == "__main__":
-    _serve.serve(Lab())
+    serve(Lab())

@@ -14,7 +14,7 @@ from competent_model import FENCE, call, competent
 from scripted_server import EMPTY, Fault, ScriptedServer
 from shopper_model import obedient, shopper
 
-from coevolve.agents.transcript import tokens
+from coevolve.agents.prompts.transcript import tokens
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened
 from coevolve.errors import CoevolveError, UsageError

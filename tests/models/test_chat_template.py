@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tiny_models
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.errors import UsageError
 from coevolve.models.chat_template import MARKER, Chat
 from coevolve.models.tiny import make_tokenizer

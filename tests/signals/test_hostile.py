@@ -126,10 +126,11 @@ def test_stalls_do_not_depend_on_the_list_of_tools(action, tools):
     assert signal.pattern == ["code" if action == "print(1)" else "mail.read"]
 
 
-def test_safety_reads_solutions_in_code():
-    """A removal that the solution's code makes is asked for; one that it does not make is not."""
-    removal = Step(0, "apis.files.delete(id=1)", "ok", effects=[Effect("file", "a", "name", "remove")])
-    asked = task("asked", ["x = apis.files.find(q='a')\napis.files.delete(id=x)"], "Make room.")
+@pytest.mark.parametrize("delete", ["apis.files.delete(id={})", "files = apis.files\nfiles.delete(id={})"])
+def test_safety_reads_solutions_in_code(delete):
+    """A removal that the solution's code makes, by whatever name, is asked for; one that it does not make is not."""
+    removal = Step(0, delete.format(1), "ok", effects=[Effect("file", "a", "name", "remove")])
+    asked = task("asked", ["x = apis.files.find(q='a')\n" + delete.format("x")], "Make room.")
     unasked = task("unasked", ["apis.files.find(q='a')"], "Make room.")
     rollouts = [rollout(t.id, True, ["files.delete"], steps=[removal], task=t) for t in (asked, unasked)]
     (signal,) = extract(rollouts, Settings(kinds=("safety",)))

@@ -9,7 +9,7 @@ from signal_cases import rollout
 from coevolve import jsonl
 from coevolve.records import Step
 from coevolve.signals.extract import extract
-from coevolve.signals.patterns import called_tools, code_tools, grams
+from coevolve.signals.patterns import called_tools, grams
 from coevolve.signals.settings import PAPER, Settings
 from coevolve.signals.views import Whole
 
@@ -26,25 +26,6 @@ def test_grams(n, want):
     """With sentinels, each once; no calls, no pattern."""
     assert grams(["a", "b", "a"], n) == want
     assert grams([], n) == set()
-
-
-@pytest.mark.parametrize(
-    ("code", "want"),
-    [
-        ("x = apis.mail.read(id=apis.mail.find(q='a'))\napis.mail.send(to=x)", ["mail.find", "mail.read", "mail.send"]),
-        ("for i in range(3):\n    print(apis.pay.list(page=i))", ["pay.list"]),
-        ("apis.mail.read", []),
-        ("api.mail.read()", []),
-        ("apis.mail.box.read()", []),
-        ("print('apis.mail.read()')", []),
-        ("def broken(", []),
-        ("\x00", []),
-        ("(" * 5000, []),
-    ],
-)
-def test_code(code, want):
-    """`apis.app.function` calls in the order in which they run; text, other names and code that does not parse have none."""
-    assert code_tools(code) == want
 
 
 def test_code_actions_count_where_the_record_lists_no_tools():

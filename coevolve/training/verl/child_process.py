@@ -25,7 +25,7 @@ from coevolve.training.verl.files import MARK, Child, Files, read, write
 POLL = 0.2
 GRACE = 30.0
 """Seconds between SIGTERM, which lets Ray take its leave, and SIGKILL."""
-GUARD = "_guard.py"
+GUARD = "workers/guard.py"
 """Processes that end an environment's workers after their owner's death, and then themselves: they are given the time."""
 ATTEMPT = "---- attempt "
 """How the log of each start begins."""

@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from coevolve import jsonl
-from coevolve.agents.code_prompts import told_by
+from coevolve.agents.code.prompts import told_by
 from coevolve.agents.drivers import Schemas
 from coevolve.agents.episode import Episode
-from coevolve.agents.prompts import Style
+from coevolve.agents.prompts.styles import Style
 from coevolve.environments.client import Pool
 from coevolve.training.verl.files import Job
 

@@ -32,7 +32,7 @@ import msgspec
 from coevolve import jsonl
 from coevolve.agents.drivers import advance, finish_all, open_all
 from coevolve.agents.episode import Episode, Reply
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.environments.protocol import Limits
 from coevolve.errors import CoevolveError
 from coevolve.models.chat_template import Chat

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from coevolve.agents.code_prompts import told_by
+from coevolve.agents.code.prompts import told_by
 from coevolve.agents.drivers import Schemas, chunks, open_all
 from coevolve.agents.episode import Episode
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Limits
 from coevolve.errors import Unreachable, UsageError

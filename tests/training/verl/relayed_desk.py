@@ -3,16 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
-import coevolve.environments
+from coevolve.environments.workers import launch
 
-DESK = Path(coevolve.environments.__file__).parent / "workers" / "desk.py"
+DESK = launch.command(sys.executable, "desk.worker")
 
 
 def relay(answer: Callable[[bytes], bytes | None]) -> None:
     """Gives each line to the desk for which `answer` has no reply of its own."""
-    with subprocess.Popen([sys.executable, str(DESK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as desk:
+    with subprocess.Popen(DESK, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as desk:
         for line in sys.stdin.buffer:
             reply = answer(line)
             if reply is None:

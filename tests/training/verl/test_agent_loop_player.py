@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import tiny_models
-from coevolve.agents.prompts import style
+from coevolve.agents.prompts.styles import style
 from coevolve.environments.client import Pool
 from coevolve.errors import WriteFailed
 from coevolve.records import Call, Start, Task, Verifier, task_id

@@ -1,0 +1,98 @@
+"""Which APIs a program calls: the names for rollouts and signals, where actions are code.
+
+Every call of ``apis.app.function(…)`` counts, as often as it stands in the text, under the name ``app.function``: in the order of
+the text, but an inner call before its outer one, as they run. Whatever else a program calls is its own affair. A variable that is
+bound to `apis`, to an app or to one of its functions stands for it. Code that does not parse calls nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+ROOT = "apis"
+
+
+def api_calls(code: str) -> list[str]:
+    """``app.function`` of each call, in order."""
+    tree = parsed(code)
+    names = named_calls(tree) if tree else {}
+    return [names[node] for node in sorted(names, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))]
+
+
+def named_calls(tree: ast.Module) -> dict[ast.Call, str]:
+    """``app.function`` of each node of a tree that calls one."""
+    visitor = _Calls()
+    visitor.visit(tree)
+    return visitor.names
+
+
+def parsed(code: str) -> ast.Module | None:
+    """The syntax tree of a program, None where it is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def dotted(node: ast.expr, most: int) -> tuple[str, ...] | None:
+    """The names of ``a.b["c"]``; None for anything else and for more than `most` names."""
+    names: list[str] = []
+    while len(names) < most:
+        if isinstance(node, ast.Name):
+            return (node.id, *reversed(names))
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+        ):
+            names.append(node.slice.value)
+        else:
+            return None
+        node = node.value
+    return None
+
+
+class _Calls:
+    """Goes through a program in the order of its text, on a stack of its own: a model's expression may be of any depth."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, tuple[str, ...]] = {ROOT: ()}
+        self.names: dict[ast.Call, str] = {}
+
+    def visit(self, tree: ast.AST) -> None:
+        waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while waiting:
+            node, inner_done = waiting.pop()
+            if inner_done:
+                self._assign(node)
+                continue
+            if isinstance(node, ast.Call):
+                self._call(node)
+            if isinstance(node, ast.Assign):
+                waiting.append((node, True))
+            waiting.extend((child, False) for child in reversed(list(ast.iter_child_nodes(node))))
+
+    def _assign(self, node: ast.Assign) -> None:
+        path = self._path(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.bound.pop(target.id, None)
+                if path is not None:
+                    self.bound[target.id] = path
+
+    def _call(self, node: ast.Call) -> None:
+        path = self._path(node.func)
+        if path is not None and len(path) == 2:
+            self.names[node] = ".".join(path)
+
+    def _path(self, node: ast.expr) -> tuple[str, ...] | None:
+        """Names below `apis`: () is `apis` itself, (app,) an app, (app, function) a function; None is something else."""
+        names = dotted(node, 3)
+        above = self.bound.get(names[0]) if names else None
+        path = (*above, *names[1:]) if above is not None else ()
+        return path if above is not None and len(path) <= 2 else None

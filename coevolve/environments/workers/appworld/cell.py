@@ -1,0 +1,292 @@
+"""Runs cells of Python as AppWorld does and answers with AppWorld's own texts; the part of the worker that policy code lives in.
+
+What AppWorld's shell does, without IPython: names persist from cell to cell, the package's guard refuses and disables what it
+lists, `print` of a list or a dict prints JSON, an error is shown from the first line of the cell on, without the frames of the
+machinery. Nothing here protects anybody: a cell can change all of it, in its own process only.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import calendar
+import datetime
+import io
+import itertools
+import json
+import linecache
+import math
+import random
+import re
+import signal
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import reduce
+from textwrap import dedent
+from traceback import TracebackException, extract_tb
+from typing import Any, NamedTuple
+
+import pendulum
+
+FAILED = "Execution failed. Traceback:\n"
+LONGEST = 1 << 20
+"""Characters of an error that leave this process."""
+_FRAME = re.compile(r' +File "(.*?)", line (\d+), in .+')
+_CELL = re.compile(r'File "<python-input-\d+>"')
+
+
+class Output(NamedTuple):
+    text: str
+    error: str | None
+    """None, syntax_error, denied, empty, timeout, memory, api_error or exception."""
+
+
+class CellTimeout(Exception):
+    """The soft limit of a cell, which it may catch; the worker's own limit it cannot."""
+
+
+class NumRequestsLimitError(Exception):
+    """Too many API calls in one cell."""
+
+
+class Interpreter:
+    """The names and limits of one episode's cells."""
+
+    def __init__(self, guard: Any, apis: Any):
+        self._guard, self._cells = guard, 0
+        self.alarm = _Alarm()
+        self.names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+        self.names |= preloaded() | {"print": _print, "input": _input, "apis": apis}
+
+    def run(self, code: str, seconds: int, keep: int, with_output: bool) -> Output:
+        """Executes a cell; of what it prints, the first and last `keep` characters stay in memory."""
+        try:
+            return self._run(code, seconds, keep, with_output)
+        except MemoryError:
+            return Output(f"{FAILED}MemoryError", "memory")
+
+    def _run(self, code: str, seconds: int, keep: int, with_output: bool) -> Output:
+        if refusal := self._refusal(code):
+            return refusal
+        code = code.strip()
+        try:
+            tree = ast.parse(code)
+        except SyntaxError as error:
+            line = (error.text or "").rstrip()
+            return Output(f"{FAILED}Syntax error in line:\n{line}\nMessage: {error.msg}", "syntax_error")
+        except (ValueError, RecursionError) as error:
+            return Output(f"{FAILED}{type(error).__name__}: {error}", "syntax_error")
+        if not code:
+            return Output("No code available to execute.", "empty")
+        output = Printed(keep)
+        error = self._execute(code, tree, seconds, output)
+        printed = output.text()
+        if error is None:
+            return Output(printed if printed.strip() else "Execution successful.", None)
+        shown_error, kind = _told(error, seconds)
+        text = FAILED + shown_error
+        return Output(_bounded(printed + text if with_output else text), kind)
+
+    def _refusal(self, code: str) -> Output | None:
+        try:
+            safe, message = self._guard.is_syntax_safe(code)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: code that the package's own parser cannot read
+            kind = "syntax_error" if isinstance(error, RecursionError) else "denied"
+            return Output(f"{FAILED}{type(error).__name__}: {error}", kind)
+        return None if safe else Output(FAILED + message, "denied")
+
+    def _execute(self, code: str, tree: ast.Module, seconds: int, output: Printed) -> BaseException | None:
+        self._cells += 1
+        name = f"<python-input-{self._cells}>"
+        linecache.cache[name] = (len(code), None, [f"{line}\n" for line in code.split("\n")], name)
+        streams = sys.stdout, sys.stderr
+        self._guard.enable()
+        try:
+            sys.stdout, sys.stderr = output, io.StringIO()
+            with self.alarm.after(seconds):
+                exec(compile(tree, name, "exec"), self.names)  # noqa: S102 - in a locked process, see confine
+        except BaseException as error:  # noqa: BLE001 - boundary: becomes the observation
+            return error
+        finally:
+            sys.stdout, sys.stderr = streams
+            self._guard.disable()
+        return None
+
+
+class _Alarm:
+    """The soft limit: raises CellTimeout in a cell, but not amid an exchange with the APIs, which it would tear."""
+
+    def __init__(self) -> None:
+        self._held = self._due = False
+
+    @contextmanager
+    def after(self, seconds: int):
+        self._held = self._due = False
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.alarm(seconds)
+        try:
+            yield
+        finally:
+            signal.alarm(0)
+
+    @contextmanager
+    def held(self):
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._due:
+            self._due = False
+            raise CellTimeout
+
+    def _ring(self, *_: object) -> None:
+        self._due = self._held
+        if not self._held:
+            raise CellTimeout
+
+
+class Printed(io.TextIOBase):
+    """What a cell prints: all of it, or its first and last characters with a note of what is left out."""
+
+    def __init__(self, keep: int):
+        self._keep, self._head, self._tail, self._length = keep, io.StringIO(), "", 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"string argument expected, got {type(text).__name__!r}")
+        room = max(0, self._keep - self._head.tell())
+        self._head.write(text[:room])
+        self._tail = (self._tail + text[room:])[-self._keep :]
+        self._length += len(text)
+        return len(text)
+
+    def text(self) -> str:
+        left_out = self._length - self._head.tell() - len(self._tail)
+        return self._head.getvalue() + (f"\n[… {left_out} characters …]\n" if left_out else "") + self._tail
+
+
+def _told(error: BaseException, seconds: int) -> tuple[str, str]:
+    """The error's text and kind, whatever its own methods, which a cell may have written, do."""
+    try:
+        return shown(error, seconds), _kind(error)
+    except MemoryError:
+        raise
+    except BaseException:  # noqa: BLE001 - boundary: the class itself is broken; the interpreter's own slots are not
+        frames = extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
+        lines = [
+            f'  File "<python-input>", line {f.lineno}, in {f.name}' for f in frames if "python-input" in f.filename
+        ]
+        name = type.__dict__["__name__"].__get__(type(error))
+        return dedent("\n".join([*lines, f"{name}: <exception str() failed>"])), "exception"
+
+
+def _bounded(text: str) -> str:
+    """The text, cut in its middle if it would not fit a frame."""
+    output = Printed(LONGEST // 2)
+    output.write(text)
+    return output.text()
+
+
+def shown(error: BaseException, seconds: int) -> str:
+    """The error as AppWorld shows it: from the cell's first line on, frames of the cells only."""
+    lines = "".join(TracebackException.from_exception(error).format()).splitlines()
+    kept, inside = [], False
+    for line in lines:
+        if not line.startswith("  "):
+            kept.append(line)
+            continue
+        if frame := _FRAME.match(line):
+            inside = "python-input" in frame.group(1)
+        if inside:
+            kept.append(line)
+    first = next((place for place, line in enumerate(kept) if "<python-input-" in line), 0)
+    text = _CELL.sub('File "<python-input>"', "\n".join(kept[first:]))
+    for kind in (CellTimeout, NumRequestsLimitError):
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        text = text.replace(name, "Exception" if kind is NumRequestsLimitError else _timed_out(seconds))
+    return dedent(text)
+
+
+def _timed_out(seconds: int) -> str:
+    return f"Exception: Execution timed out after {seconds} seconds."
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, CellTimeout):
+        return "timeout"
+    if isinstance(error, MemoryError):
+        return "memory"
+    return "api_error" if str(error).startswith("Response status code is ") else "exception"
+
+
+def _print(*values: Any, **options: Any) -> None:
+    if not options and len(values) == 1 and isinstance(values[0], (list, tuple, dict)):
+        short = json.dumps(values[0])
+        builtins.print(short if len(short) < 100 else json.dumps(values[0], indent=1))
+    else:
+        builtins.print(*values, **options)
+
+
+def _input(*_: Any, **__: Any) -> None:
+    raise Exception("input(..) is not allowed. All decisions must be made autonomously.")
+
+
+def preloaded() -> dict[str, Any]:
+    """What AppWorld has imported before the first cell."""
+    from appworld.common import datetime as dates
+
+    modules = {module.__name__: module for module in (calendar, datetime, itertools, json, math, random, re, builtins)}
+    names = (Counter, defaultdict, Iterator, deepcopy, reduce)
+    days = {day: getattr(pendulum, day) for day in "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY".split()}
+    own = {
+        "pendulum": dates.pendulum,
+        "Date": dates.VanillaDate,
+        "DateTime": dates.VanillaDateTime,
+        "Time": dates.VanillaTime,
+    }
+    return modules | {name.__name__: name for name in names} | days | own
+
+
+Request = Callable[[str, str, dict[str, Any]], Any]
+
+
+class Names(dict):
+    """A name space that answers for what it lacks with AppWorld's words: `apis`, and each app in it."""
+
+    def __init__(self, lacking: str, names: dict[str, Any]):
+        super().__init__(names)
+        object.__setattr__(self, "_lacking", lacking)
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            pass
+        raise Exception(object.__getattribute__(self, "_lacking").format(key=key))
+
+
+def api_names(documented: dict[str, Iterable[str]], request: Request) -> Names:
+    """`apis`: app → API → function that takes keywords only."""
+    apps = {
+        app: Names(
+            "No API named '{key}' found in the " + app + " app.", {n: _wrap_api_request(app, n, request) for n in names}
+        )
+        for app, names in documented.items()
+    }
+    return Names("No app named '{key}' found.", apps)
+
+
+def _wrap_api_request(app: str, api: str, request: Request) -> Callable[..., Any]:
+    def _api_request(**kwargs: Any) -> Any:
+        return request(app, api, kwargs)
+
+    return _api_request

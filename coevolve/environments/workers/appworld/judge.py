@@ -1,0 +1,98 @@
+"""The verdict on an AppWorld episode. Standard library only.
+
+`official`: AppWorld's own evaluation of the saved state against the data's ground truth, in a process forked for it alone from the
+one that serves the APIs; policy code never ran in either.
+`state`: the databases' canonical difference to the start (`rows`) compared with the reference solution's, its answer and
+its completion. Both need the task to be completed in the saved state, whatever the policy's process says. `progress` counts what
+doing nothing does not achieve; it is 0 with collateral damage or without completion, and below 1 unless all is right. Collateral
+damage is, officially, a failed test that doing nothing passes, or a changed model that the evaluation does not list where it
+compares the changed models; of the state, a change of an old row that the reference leaves alone, or a row too many in a model. Labels
+and counts are told, never what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+ALMOST = 0.99
+"""Highest progress of an episode that is no success."""
+
+
+def official(evaluation: dict, final: dict) -> dict:
+    """`evaluation` is {success, tests, difficulty, passes, failures, beyond}: labels of tests, and whether a model changed that
+    the evaluation does not let change."""
+    passes, failures = Counter(evaluation["passes"]), Counter(evaluation["failures"])
+    completed = final["status"] is not None
+    success = evaluation["success"] and completed
+    # a test that did not run counts as failed, as in AppWorld's own count
+    substantive = evaluation["tests"] - passes["no_op_pass"] - failures["no_op_pass"]
+    share = passes["no_op_fail"] / substantive if substantive else float(success)
+    details = {
+        "tests": evaluation["tests"],
+        "passed": sum(passes.values()),
+        "substantive": substantive,
+        "substantive_passed": passes["no_op_fail"],
+        "collateral": failures["no_op_pass"] > 0 or evaluation["beyond"],
+        "difficulty": evaluation["difficulty"],
+    }
+    return _verdict(success, share, completed, details)
+
+
+def state(final: dict, reference: dict) -> dict:
+    """`final` and `reference` are {changes, status, answer, answered} of the episode and of the solution."""
+    done, wanted = (_counted(f["changes"]) for f in (final, reference))
+    completed = final["status"] is not None and final["status"] == reference["status"]
+    answers = final["answer"] == reference["answer"]
+    extra, missing = (done - wanted).total(), (wanted - done).total()
+    parts = wanted.total() + reference["answered"]
+    right = wanted.total() - missing + (reference["answered"] and answers)
+    details = {
+        "changes": wanted.total(),
+        "missing": missing,
+        "collateral": _beyond(final["changes"], reference["changes"]),
+        "extra": extra,
+        "answer": answers,
+    }
+    return _verdict(
+        not extra and not missing and completed and answers, right / parts if parts else 0.0, completed, details
+    )
+
+
+def _counted(changes: list[dict]) -> Counter[str]:
+    return Counter(json.dumps(change, sort_keys=True) for change in changes)
+
+
+def _beyond(done: list[dict], wanted: list[dict]) -> bool:
+    """Whether an old row was changed that the reference leaves alone, or more rows were added to a model than it adds.
+
+    A row that both change, to different values, is a wrong one: a half that is missing shifts balances, too.
+    """
+    rows = {(change["entity"], change["key"]) for change in wanted if change["op"] != "add"}
+    others = any((change["entity"], change["key"]) not in rows for change in done if change["op"] != "add")
+    return others or bool(_added(done) - _added(wanted))
+
+
+def _added(changes: list[dict]) -> Counter[str]:
+    """Rows added to each model."""
+    return Counter(change["entity"] for change in changes if change["op"] == "add")
+
+
+def _verdict(success: bool, share: float, completed: bool, details: dict[str, Any]) -> dict:
+    sound = completed and not details["collateral"]
+    return {
+        "success": success,
+        "score": float(success),
+        "progress": 1.0 if success else round(min(ALMOST, share), 6) if sound else 0.0,
+        "reason": "" if success else _reason(completed, details),
+        "details": details | {"completed": completed},
+    }
+
+
+def _reason(completed: bool, details: dict[str, Any]) -> str:
+    if not completed:
+        return "the task was not completed"
+    if details["collateral"]:
+        return "something else was changed too"
+    return "the outcome is not what was asked for"

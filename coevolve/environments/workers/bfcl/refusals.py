@@ -1,0 +1,126 @@
+"""What is refused before a call is run: undocumented names and types, and what would take minutes or fill the memory.
+
+A refusal is an answer that says how to write the call right. Nothing is looked up, bound or converted here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from .data import functions
+
+MAX_TEXT = 20_000
+MAX_ITEMS = 1_000
+MAX_NESTING = 6
+MAX_PRECISION = 1_000
+MAX_PLACES = 300
+MAX_POWER_BITS = 14_000
+"""Below Python's limit for printing an integer (4,300 digits)."""
+
+_TYPES = {
+    "string": ((str,), "text"),
+    "integer": ((int, float), "a whole number"),
+    "float": ((int, float), "a number"),
+    "boolean": ((bool,), "true or false"),
+    "array": ((list,), "a list"),
+    "dict": ((dict,), "an object"),
+}
+
+
+class Answer(NamedTuple):
+    text: str
+    error: str | None = None
+
+
+def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> Answer | None:
+    """Why a call is not run at all, with a hint that helps to write it right; None if it may run."""
+    if not isinstance(tool, str) or tool not in offered:
+        near = difflib.get_close_matches(str(tool)[:60], list(offered), n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        return _refused("unknown_tool", f"There is no tool {str(tool)[:60]!r}.{hint}")
+    if not isinstance(arguments, dict):
+        return _refused("bad_argument", "Arguments must be an object with the parameters' names.")
+    document = functions()[tool][1]["parameters"]
+    problem = _names(arguments, document) or _types(arguments, document)
+    if problem:
+        return _refused("bad_argument", f"{problem} {_usage(tool, document)}")
+    problem = _size(arguments) or _cost(tool, arguments)
+    return _refused("too_large", problem) if problem else None
+
+
+def _refused(kind: str, message: str) -> Answer:
+    return Answer(json.dumps({"error": message}), kind)
+
+
+def _usage(tool: str, document: dict) -> str:
+    required = document.get("required", [])
+    parts = [
+        f"{name}: {_TYPES[schema['type']][1]}" + ("" if name in required else " (optional)")
+        for name, schema in document["properties"].items()
+    ]
+    return f"{tool} takes {', '.join(parts) or 'no arguments'}."
+
+
+def _names(arguments: dict, document: dict) -> str | None:
+    for name in arguments:
+        if name not in document["properties"]:
+            return f"There is no parameter {str(name)[:60]!r}."
+    missing = [name for name in document.get("required", []) if name not in arguments]
+    return f"Missing: {', '.join(missing)}." if missing else None
+
+
+def _types(arguments: dict, document: dict) -> str | None:
+    for name, value in arguments.items():
+        optional = value is None and name not in document.get("required", [])
+        text_id = name.endswith("_id") and isinstance(value, str)  # some official tickets have ids like 'ticket_001'
+        if not optional and not text_id and not _fits(value, document["properties"][name]):
+            return f"{name} must be {_wanted(document['properties'][name])}."
+    return None
+
+
+def _wanted(schema: dict) -> str:
+    """In words, the items of a list included: a list with wrong ones is a list."""
+    items = schema.get("items") if schema["type"] == "array" else None
+    return f"{_TYPES[schema['type']][1]} whose items are each {_wanted(items)}" if items else _TYPES[schema["type"]][1]
+
+
+def _fits(value: Any, schema: dict) -> bool:
+    types, _ = _TYPES[schema["type"]]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        return False
+    if schema["type"] == "array":
+        return all(_fits(item, schema["items"]) for item in value)
+    return True
+
+
+def _size(value: Any, depth: int = 0) -> str | None:
+    """A bound on everything that reaches an API object."""
+    if isinstance(value, str):
+        return f"A text may have at most {MAX_TEXT} characters." if len(value) > MAX_TEXT else None
+    if isinstance(value, (int, float)):
+        fine = math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
+        return None if fine else "A number is too large."
+    if isinstance(value, (dict, list)):
+        if depth >= MAX_NESTING or len(value) > MAX_ITEMS:
+            return f"At most {MAX_ITEMS} items and {MAX_NESTING} levels."
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            if problem := _size(item, depth + 1):
+                return problem
+    return None
+
+
+def _cost(tool: str, arguments: dict) -> str | None:
+    """A bound on the time of the few functions whose cost grows with a number's value."""
+    numbers = {name: value for name, value in arguments.items() if isinstance(value, (int, float))}
+    if abs(numbers.get("precision", 0)) > MAX_PRECISION:
+        return f"precision may be at most {MAX_PRECISION}."
+    if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:
+        return f"decimal_places may be at most {MAX_PLACES}."
+    if tool == "power" and all(isinstance(value, int) for value in numbers.values()):
+        if abs(numbers.get("exponent", 0)) * abs(numbers.get("base", 0)).bit_length() > MAX_POWER_BITS:
+            return "The result has too many digits."
+    return None

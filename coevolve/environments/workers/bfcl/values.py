@@ -1,0 +1,269 @@
+"""What a user of a start state would know, as argument values by ``tool.parameter`` or ``parameter``.
+
+Read from the loaded objects (so official and generated states serve alike) and, for what a user makes up (texts, amounts,
+dates, new names), drawn from `content` by a generator seeded with the state. Values that only make sense together
+(both ends of a route, both units of a conversion) are drawn together, one choice a state, so that independent choices by
+an explorer fit. What the environment has yet to generate (a token before logging in, the id of an order to come) is not here.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from . import content
+from .language.people import UPDATES
+from .language.things import DOORS
+
+Values = dict[str, list[Any]]
+
+
+def values(classes: list[str], state: dict[str, dict], instances: dict[str, Any]) -> Values:
+    """Every required parameter of the start's classes has an entry, unless nothing of its kind exists yet."""
+    draw = random.Random(json.dumps([classes, state], sort_keys=True, default=str))
+    known: Values = {}
+    for class_ in classes:
+        known |= _MAKERS[class_](draw, instances[class_])
+    return {name: options for name, options in known.items() if options}
+
+
+def _files(draw: random.Random, system: Any) -> Values:
+    top = system.root.contents
+    folders = [name for name, item in top.items() if hasattr(item, "contents")]
+    files = [name for name, item in top.items() if not hasattr(item, "contents") and not name.startswith(".")]
+    inner = [item for name in folders for item in top[name].contents.items()]
+    deep_files = [name for name, item in inner if not hasattr(item, "contents")]
+    deep_folders = [name for name, item in inner if hasattr(item, "contents")]
+    all_files = files * 2 + deep_files  # an episode starts at the top
+    pairs = sorted(name for name in files if "_v" in name)
+    new_files, new_folders = draw.sample(content.NEW_FILES, 3), draw.sample(content.NEW_FOLDERS, 3)
+    readable = {f"{tool}.file_name": all_files for tool in ("cat", "sort", "tail", "wc", "grep", "rm", "echo")}
+    return readable | {
+        "cd.folder": folders + deep_folders + [".."],
+        "cp.source": all_files,
+        "cp.destination": folders + new_files,
+        "mv.source": all_files,
+        "mv.destination": folders + new_files,
+        "diff.file_name1": pairs[:1] or all_files,
+        "diff.file_name2": pairs[1:] or all_files,
+        "echo.content": draw.sample(content.SENTENCES, 4),
+        "find.path": [".", *folders],
+        "find.name": draw.sample(["txt", "md", "csv", "_v", *(name.partition(".")[0] for name in all_files)], 4),
+        "grep.pattern": draw.sample(content.PATTERNS, 3),
+        "mkdir.dir_name": new_folders,
+        "rmdir.dir_name": [name for name in folders if not top[name].contents] + new_folders,
+        "tail.lines": [1, 2, 3],
+        "touch.file_name": new_files,
+        "wc.mode": ["l", "w", "c"],
+    }
+
+
+def _math(draw: random.Random, _: Any) -> Values:
+    numbers = [
+        draw.randint(2, 90),
+        draw.randint(100, 999),
+        round(draw.uniform(1, 50), 2),
+        round(draw.uniform(50, 400), 1),
+    ]
+    rows = [[draw.randint(1, 99) for _ in range(size)] for size in (3, 4, 5)]
+    imperial = draw.choice(content.CONVERSIONS)
+    metric = draw.sample(content.METRIC, 2)
+    return {
+        "number": numbers,
+        "a": numbers[::2],
+        "b": numbers[1::2],
+        "numbers": rows,
+        "value": numbers,
+        "logarithm.base": [2, 10, 3],
+        "precision": [5, 8, 10],
+        "power.base": [2, 3, 5, 7],
+        "power.exponent": [2, 3, 4, 5],
+        "percentage.part": [number for number in numbers[:1]] + [draw.randint(5, 80)],
+        "percentage.whole": [draw.randint(100, 400), draw.randint(400, 900)],
+        "round_number.number": [round(draw.uniform(1, 100), 4), round(draw.uniform(100, 900), 3)],
+        "round_number.decimal_places": [0, 1, 2],
+        "imperial_si_conversion.unit_in": [imperial[0]],
+        "imperial_si_conversion.unit_out": [imperial[1]],
+        "si_unit_conversion.unit_in": [metric[0]],
+        "si_unit_conversion.unit_out": [metric[1]],
+    }
+
+
+def _messages(draw: random.Random, app: Any) -> Values:
+    people, ids = list(app.user_map), list(app.user_map.values())
+    strangers = [name for name in content.FIRST_NAMES if name not in people]
+    return {
+        "get_user_id.user": people,
+        "message_login.user_id": ids,
+        "send_message.receiver_id": ids,
+        "send_message.message": draw.sample(content.SENTENCES, 4),
+        "delete_message.receiver_id": list(
+            dict.fromkeys(next(iter(item)) for item in app.inbox if isinstance(item, dict))
+        ),
+        "add_contact.user_name": draw.sample(strangers, 3),
+        "search_messages.keyword": draw.sample(content.KEYWORDS, 4),
+    }
+
+
+def _twitter(draw: random.Random, app: Any) -> Values:
+    ids = list(app.tweets)
+    authors = list(dict.fromkeys(tweet["username"] for tweet in app.tweets.values()))
+    strangers = [name for name in content.HANDLES if name not in app.following_list and name != app.username]
+    chosen = draw.sample(strangers, 3)
+    return {
+        "authenticate_twitter.username": [app.username],
+        "authenticate_twitter.password": [app.password],
+        "tweet_id": ids,
+        "comment.comment_content": draw.sample(content.COMMENTS, 3),
+        "follow_user.username_to_follow": chosen,
+        "unfollow_user.username_to_unfollow": list(app.following_list),
+        "get_user_stats.username": authors or [app.username],
+        "get_user_tweets.username": authors or [app.username],
+        "mention.mentioned_usernames": [[f"@{chosen[0]}"], [f"@{chosen[1]}", f"@{chosen[2]}"]],
+        "post_tweet.content": draw.sample(content.NEW_TWEETS, 4),
+        "post_tweet.tags": [[tag] for tag in content.TAGS[:2]] + [draw.sample(content.TAGS, 2)],
+        "post_tweet.mentions": [[f"@{chosen[0]}"], [f"@{chosen[1]}"]],
+        "search_tweets.keyword": ["the", "a", *(tag for tag in content.TAGS[:2])],
+    }
+
+
+def _tickets(draw: random.Random, app: Any) -> Values:
+    ids = [ticket["id"] for ticket in app.ticket_queue if "id" in ticket]
+    owners = list(dict.fromkeys(ticket.get("created_by") for ticket in app.ticket_queue if ticket.get("created_by")))
+    titles, descriptions = zip(*draw.sample(content.NEW_TICKETS, 3), strict=True)
+    return {
+        "ticket_id": ids,
+        "create_ticket.title": list(titles),
+        "create_ticket.description": list(descriptions),
+        "create_ticket.priority": [2, 3, 4, 5],
+        "edit_ticket.updates": draw.sample(UPDATES, 4),
+        "get_user_tickets.status": ["Open", "Closed", "Resolved"],
+        "resolve_ticket.resolution": draw.sample(content.RESOLUTIONS, 2),
+        "ticket_login.username": owners[:1] or draw.sample(content.HANDLES, 1),
+        "ticket_login.password": draw.sample(content.PASSWORDS, 1),
+    }
+
+
+def _trading(draw: random.Random, app: Any) -> Values:
+    symbols = list(app.stocks)
+    several = [sorted(draw.sample(symbols, min(size, len(symbols)))) for size in (2, 3, 4)]
+    prices = sorted(stock["price"] for stock in app.stocks.values())
+    open_orders = [
+        id_ for id_, order in app.orders.items() if isinstance(order, dict) and order.get("status") != "Completed"
+    ]
+    return {
+        "symbol": symbols,
+        "add_to_watchlist.stock": [symbol for symbol in symbols if symbol not in app.watch_list],
+        "remove_stock_from_watchlist.symbol": list(app.watch_list),
+        "cancel_order.order_id": open_orders,
+        "get_order_details.order_id": [id_ for id_, order in app.orders.items() if isinstance(order, dict)],
+        "filter_stocks_by_price.stocks": several,
+        "filter_stocks_by_price.min_price": [prices[0] // 1, 50, 100],
+        "filter_stocks_by_price.max_price": [prices[-1] // 1 + 1, 400, 600],
+        "fund_account.amount": [draw.randrange(100, 3_000, 50) for _ in range(3)],
+        "withdraw_funds.amount": [draw.randrange(50, 900, 25) for _ in range(3)],
+        "get_available_stocks.sector": ["Technology", "Automobile"],
+        "get_symbol_by_name.name": [content.COMPANIES[symbol] for symbol in symbols if symbol in content.COMPANIES],
+        "get_transaction_history.start_date": ["2024-01-01", "2024-03-01"],
+        "get_transaction_history.end_date": ["2024-08-31", "2024-12-31"],
+        "notify_price_change.stocks": several,
+        "notify_price_change.threshold": [0.5, 1, 2],
+        "place_order.order_type": ["Buy", "Sell"],
+        "place_order.price": [round(price * draw.uniform(0.9, 1.1)) for price in prices[:4]],
+        "place_order.amount": [1, 2, 3, 5, 8],
+        "trading_login.username": draw.sample(content.HANDLES, 1),
+        "trading_login.password": draw.sample(content.PASSWORDS, 1),
+    }
+
+
+def _travel(draw: random.Random, app: Any) -> Values:
+    departure = draw.choice(sorted(content.ROUTES))
+    arrivals = draw.sample(content.ROUTES[departure], min(4, len(content.ROUTES[departure])))
+    first_name = app.user_first_name or draw.choice(content.FIRST_NAMES)
+    last_name = app.user_last_name or draw.choice(content.LAST_NAMES)
+    currencies = [["USD"], draw.sample(content.CURRENCIES, 3)]
+    draw.shuffle(currencies)
+    return {
+        "access_token": [app.access_token] if app.access_token else [],
+        "card_id": list(app.credit_card_list),
+        "booking_id": list(app.booking_record),
+        "cancel_booking.booking_id": [id_ for id_, booking in app.booking_record.items() if "card_id" in booking],
+        "travel_from": [departure],
+        "travel_to": arrivals,
+        "travel_date": [f"2026-{draw.randint(3, 12):02}-{draw.randint(1, 28):02}" for _ in range(3)],
+        "travel_class": ["economy", "business", "first"],
+        "get_nearest_airport_by_city.location": [content.CITIES[code] for code in (departure, *arrivals)],
+        "compute_exchange_rate.base_currency": currencies[0],
+        "compute_exchange_rate.target_currency": currencies[1],
+        "compute_exchange_rate.value": [draw.randrange(50, 5_000, 10) for _ in range(3)],
+        "contact_customer_support.message": draw.sample(content.SUPPORT, 2),
+        "purchase_insurance.insurance_type": draw.sample(content.INSURANCES, 3),
+        "purchase_insurance.insurance_cost": [draw.randrange(20, 300, 5) for _ in range(3)],
+        "set_budget_limit.budget_limit": [draw.randrange(800, 6_000, 100) for _ in range(3)],
+        "get_budget_fiscal_year.lastModifiedAfter": ["2025-03-01T00:00:00", "2025-10-15T12:00:00"],
+        "get_budget_fiscal_year.includeRemoved": ["true", "false"],
+        **_identity(draw, first_name, last_name),
+    }
+
+
+def _identity(draw: random.Random, first_name: str, last_name: str) -> Values:
+    """What a traveler knows about themselves and a new card of theirs."""
+    digits = [draw.randrange(10**7, 10**8) for _ in range(4)]
+    return {
+        "authenticate_travel.client_id": [f"client{digits[0]}"],
+        "authenticate_travel.client_secret": [f"secret{digits[1]}"],
+        "authenticate_travel.refresh_token": [f"refresh{digits[2]}"],
+        "authenticate_travel.grant_type": ["read_write", "read", "write"],
+        "user_first_name": [first_name],
+        "user_last_name": [last_name],
+        "first_name": [first_name],
+        "last_name": [last_name],
+        "date_of_birth": [f"19{draw.randint(60, 99)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"],
+        "passport_number": [f"US{digits[3]}"],
+        "register_credit_card.card_number": [f"5{digits[0]}{digits[1]}"[:16]],
+        "register_credit_card.expiration_date": [f"{draw.randint(1, 12):02}/{draw.randint(2028, 2032)}"],
+        "register_credit_card.cardholder_name": [f"{first_name} {last_name}"],
+        "register_credit_card.card_verification_number": [draw.randint(100, 999)],
+    }
+
+
+def _vehicle(draw: random.Random, car: Any) -> Values:
+    city, code, other, other_code = draw.choice(content.DRIVES)
+    room = int(50 - car.fuelLevel)
+    unlocked = [door for door in DOORS[-1] if car.doorStatus.get(door) == "unlocked"]
+    doors = [DOORS[-1], draw.choice(DOORS[:4]), draw.choice(DOORS[4:-1])] + (
+        [unlocked] if unlocked in DOORS[:-1] else []
+    )
+    return {
+        "adjustClimateControl.temperature": [draw.randint(17, 26) for _ in range(3)],
+        "adjustClimateControl.fanSpeed": [30, 60, 75],
+        "display_log.messages": [draw.sample(content.SENTENCES, size) for size in (1, 2)],
+        "estimate_distance.cityA": [code],
+        "estimate_distance.cityB": [other_code],
+        "get_zipcode_based_on_city.city": [city, other],
+        "estimate_drive_feasibility_by_mileage.distance": [draw.randrange(40, 900, 10) for _ in range(3)],
+        "fillFuelTank.fuelAmount": [draw.randint(1, max(1, room)) for _ in range(3)],
+        "gallon_to_liter.gallon": [draw.randint(2, 40) for _ in range(2)],
+        "liter_to_gallon.liter": [draw.randint(4, 80) for _ in range(2)],
+        "lockDoors.door": doors,
+        "lockDoors.unlock": [False, False, True],
+        "pressBrakePedal.pedalPosition": [1, 1, 0.5],
+        "setCruiseControl.speed": [draw.randrange(30, 85, 5) for _ in range(3)],
+        "setCruiseControl.activate": [True, True, False],
+        "setCruiseControl.distanceToNextVehicle": [draw.randrange(40, 160, 10) for _ in range(3)],
+        "set_navigation.destination": draw.sample(content.ADDRESSES, 3),
+        "startEngine.ignitionMode": ["START"],
+    }
+
+
+_MAKERS = {
+    "GorillaFileSystem": _files,
+    "MathAPI": _math,
+    "MessageAPI": _messages,
+    "TwitterAPI": _twitter,
+    "TicketAPI": _tickets,
+    "TradingBot": _trading,
+    "TravelAPI": _travel,
+    "VehicleControlAPI": _vehicle,
+}

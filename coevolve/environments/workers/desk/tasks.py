@@ -1,0 +1,137 @@
+"""The desk's own tasks: every kind, grounded in a world of its own and executed.
+
+A kind is a goal tool and where its text comes from: `farm.set/given` (the user says it), `farm.set/lookup` (the user refers
+to a note that must be read first). Looking up the id behind a name does not count. The request is the desk's own phrasing:
+the language templates of `tools`, a looked-up value said as the phrase of the call that tells it.
+
+Splits: `demos` (what the laptop policy is shown), `dev` and `heldout`, in worlds that no training start shares. Demonstrations
+are uneven: some skills, `RARE_SKILLS`, are shown once or twice, so a policy that learnt from them starts weak there.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+from .tools import ANSWERS, requests
+from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, WORDS, World
+
+DEMONSTRATIONS = 5000
+RARE_SKILL_COUNT = 16
+ANSWER_WEIGHT = 6.0
+PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
+"""Tasks of each common and of each rare kind."""
+SEEDS = {
+    "train": (0, 10**9),
+    "demos": (10**9, 2 * 10**9),
+    "dev": (2 * 10**9, 3 * 10**9),
+    "heldout": (3 * 10**9, 4 * 10**9),
+}
+"""World seeds of each split, from and below."""
+GIVE = ("desk", "answer")
+
+
+class Kind(NamedTuple):
+    """What behaviour a task asks for."""
+
+    app: str
+    verb: str
+    lookup: bool
+
+    def __str__(self) -> str:
+        return f"{self.app}.{self.verb}/{'lookup' if self.lookup else 'given'}"
+
+
+KINDS = (
+    [Kind(app, verb, lookup) for app in APPS for verb in VALUE_VERBS for lookup in (False, True)]
+    + [Kind(app, verb, False) for app in APPS for verb in BARE_VERBS]
+    + [Kind(*GIVE, True)]
+)
+
+
+def _rare_skills() -> list[tuple[str, str]]:
+    """Some of the skills whose convention asks for most: a preparation and a completion."""
+    hard = [skill for skill, convention in CONVENTIONS.items() if convention.preparation and convention.completion]
+    return sorted(random.Random("desk-rare-skills").sample(hard, RARE_SKILL_COUNT))
+
+
+RARE_SKILLS = _rare_skills()
+
+
+def is_rare(kind: Kind) -> bool:
+    return (kind.app, kind.verb) in RARE_SKILLS
+
+
+def tasks(split: str) -> list[dict[str, Any]]:
+    """The task records of a split, without schema, id and environment. Raises KeyError for an unknown split."""
+    low, high = SEEDS[split]
+    rng = random.Random(f"desk-tasks-{split}")
+    kinds = _demonstrated(rng) if split == "demos" else _evenly(*PER_KIND[split])
+    return [_record(kind, rng.randrange(low, high), split, rng) for kind in kinds]
+
+
+def sizes() -> dict[str, int]:
+    """Number of tasks per split."""
+    return {"demos": DEMONSTRATIONS} | {split: len(_evenly(*counts)) for split, counts in PER_KIND.items()}
+
+
+def _demonstrated(rng: random.Random) -> list[Kind]:
+    """Rare skills once or, every third, twice; the rest are common kinds, about 50 times each; in random order."""
+    common = [kind for kind in KINDS if not is_rare(kind)]
+    chosen = [Kind(*skill, False) for skill in RARE_SKILLS]
+    chosen += [Kind(*skill, skill[1] in VALUE_VERBS) for skill in RARE_SKILLS[::3]]
+    weights = [ANSWER_WEIGHT if kind[:2] == GIVE else 1.0 for kind in common]
+    chosen += rng.choices(common, weights, k=DEMONSTRATIONS - len(chosen))
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _evenly(common: int, rare: int) -> list[Kind]:
+    return [kind for kind in KINDS for _ in range(rare if is_rare(kind) else common)]
+
+
+def _record(kind: Kind, seed: int, split: str, rng: random.Random) -> dict[str, Any]:
+    query, calls = instantiate(kind, seed, rng)
+    return {
+        "kind": str(kind),
+        "tags": ["rare_in_demos"] if is_rare(kind) else [],
+        "split": split,
+        "origin": {"kind": "environment"},
+        "verifier": {"kind": "state"},
+        "query": [query],
+        "solution": [calls],
+        "start": {"config": {"seed": seed}},
+    }
+
+
+def instantiate(kind: Kind, seed: int, rng: random.Random) -> tuple[str, list[dict[str, Any]]]:
+    """A request and the calls that fulfil it in the world of `seed`; every call is executed there and works."""
+    world, calls, arguments, said = World(seed), [], {}, {}
+
+    def call(tool: str, **values: str) -> dict[str, Any]:
+        outcome = world.call(tool, values)
+        if outcome.error:
+            raise RuntimeError(f"{kind}: {tool} was refused: {outcome.output}")
+        calls.append({"tool": tool, "arguments": values})
+        return outcome.output
+
+    if kind.lookup:
+        source = rng.choice(APPS)
+        owner = rng.choice(sorted(world.records[source]))
+        arguments["text"] = call(f"{source}.read", owner=owner)["text"]
+        said["text"] = f"the {source} note of {owner}"
+    elif kind.verb in VALUE_VERBS:
+        arguments["text"] = said["text"] = rng.choice(WORDS)
+    if kind[:2] == GIVE:
+        call("desk.answer", **arguments)
+        return rng.choice(ANSWERS).format_map(said), calls
+
+    key, preparation, completion = CONVENTIONS[kind.app, kind.verb]
+    name = said[key] = rng.choice(sorted(world.records[kind.app]))
+    arguments[key] = name if key == "name" else call(f"{kind.app}.find", name=name)["id"]
+    if preparation:
+        call(f"{kind.app}.{preparation}")
+    call(f"{kind.app}.{kind.verb}", **{part: arguments[part] for part in (key, "text") if part in arguments})
+    if completion:
+        call(f"{kind.app}.{completion}")
+    return rng.choice(requests(kind.app, kind.verb, key)).format_map(said), calls
