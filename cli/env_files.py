@@ -23,23 +23,28 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="bfcl.")]
 def export(
     name: Name,
     files: streams.Files = None,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="The folder: a BFCL_PROJECT_ROOT.")] = "bfcl",
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="The folder, empty or not there yet: a BFCL_PROJECT_ROOT.")
+    ] = "bfcl",
     any_version: AnyVersion = False,
     rejects: streams.Rejects = None,
     quiet: streams.Quiet = False,
 ) -> None:
     """Write tasks (questions and answers) and rollouts (results, with their tasks) as the benchmark's own files.
 
-    Official tasks keep their ids and are not copied. A rollout that the official code would misread goes to --rejects.
+    The folder is empty or not there yet. Official tasks keep their ids and are not copied. A rollout that the official code would misread goes to --rejects.
     Prints one line an entry: the record's id, the name it has there.
     """
     _only_bfcl(name)
+    if not to:
+        raise UsageError("--to needs the name of a folder")
     directory, names, results = Path(to), bfcl.Names(), []
     faults = streams.Faults(rejects=rejects)
     with (
         streams.stage("env export", files, "-", faults, quiet=quiet) as s,
         Pool(name, any_version=any_version) as pool,
     ):
+        bfcl.claim(directory)
         refused, official = 0, reading.official(pool)
         for line in s.read(Task | Rollout):
             record = line.record

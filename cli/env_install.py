@@ -35,10 +35,12 @@ def install_(
     """
     own = registry.BUILT_IN.get(name)
     recipe = own.recipe if own else name
-    if recipe != appworld_root.NAME and (data or download or sha256):
+    if recipe != appworld_root.NAME and (data or download or sha256 is not None):
         raise UsageError("--data, --download and --sha256 are for appworld")
     if data and download:
         raise UsageError("--data and --download exclude one another")
+    if sha256 is not None and not (data or download):
+        raise UsageError("--sha256 says what the data have to be: it needs --data or --download")
     if recipe is None:
         print(f"coevolve: {name} is built in, there is nothing to install", file=sys.stderr)
         return

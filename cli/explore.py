@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from coevolve import jsonl
@@ -91,7 +92,10 @@ def command(
     *,
     models: ModelOptions,
 ) -> None:
-    """Explore an environment: around signals (guided), or unguided (random, curious, coverage)."""
+    """Explore an environment: around signals (guided), or unguided (random, curious, coverage).
+
+    Guided, boundary signals get at most half of the episodes, forgetting an eighth, all other kinds together an eighth; coverage gets a quarter and what is left. The strongest signalled task is always served; the summary says how many found no room. With --model, refused reflections go to --rejects.
+    """
     settings = Settings(mode, episodes, rounds, steps, max_contexts, seed, iteration)
     check(settings)
     guided, faults = mode == "guided", Faults(on_error, max_errors, rejects)
@@ -117,7 +121,14 @@ def command(
             journal, tally = Journal(journal_path(output, in_run), about), Tally()
             with progress("explore", episodes, quiet=quiet) as advance:
                 for exploration in explore(
-                    signals, pool, settings, tasks=known, journal=journal, tally=tally, mind=mind
+                    signals,
+                    pool,
+                    settings,
+                    tasks=known,
+                    journal=journal,
+                    tally=tally,
+                    mind=mind,
+                    reject=lambda refused: s.keep_reject(msgspec.to_builtins(refused)),
                 ):
                     s.write(exploration)
                     advance(1)

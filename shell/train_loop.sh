@@ -92,6 +92,9 @@ case $model in
 esac
 [ "$backend" = local ] || [ -n "$preset" ] || refuse "--backend verl needs --preset"
 [ -z "$preset" ] || [ "$backend" = verl ] || refuse "--preset needs --backend verl"
+case " $train " in
+    *" --stop "*|*" --run "*|*" --iteration "*|*" --dry-run "*) refuse "--train takes flags of coevolve train that say how; --run, --iteration, --stop and --dry-run are the loop's own" ;;
+esac
 [ -z "$without" ] || [ "$arm" = guided ] || refuse "--without needs --arm guided: the other arms read no signals"
 [ -z "$solver" ] || [ "$explorer" != program ] || refuse "--solver needs a model: --explorer policy, server or api"
 case $explorer in

@@ -55,6 +55,16 @@ def _needs(request: pytest.FixtureRequest):
             _missing(marker, f"run: coevolve env install {name}")
     if request.node.get_closest_marker("verl") and importlib.util.find_spec("verl") is None:
         _missing("verl", "run: pip install -e '.[local,verl-cpu]'")
+    if request.node.get_closest_marker("vllm") and importlib.util.find_spec("vllm") is None:
+        _missing("vllm", "run: shell/test_vllm.sh")
+    if request.node.get_closest_marker("gpu") and not _gpu():
+        _missing("gpu", "torch sees no GPU")
+
+
+def _gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _installed(name: str) -> bool:

@@ -43,7 +43,7 @@ Answer = Callable[[dict[str, Any]], "str | dict[str, Any] | Fault"]
 
 
 class ScriptedServer:
-    """`requests` holds the bodies that came, with the key under `key`; `answered` counts whole answers that went out."""
+    """`requests` holds the bodies that came, with the key under `key` and the address under `path`; `answered` counts whole answers that went out."""
 
     def __init__(self, answer: Answer, faults: Mapping[int, Fault] | None = None, latency: float = 0.0):
         self.answer, self.faults, self.latency = answer, dict(faults or {}), latency
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         owner = self.server_owner
-        fault = owner.take({**request, "key": self.headers["Authorization"]})
+        fault = owner.take({**request, "key": self.headers["Authorization"], "path": self.path})
         time.sleep(owner.latency)
         said = fault or owner.answer(request)
         if isinstance(said, Fault):

@@ -157,6 +157,7 @@ def test_ablations(whole, tmp_path, model, env):
         (["--explorer", "api", "--explorer-model", "m"], "--explorer api needs --base-url"),
         (["--explorer-model", "m"], "--explorer-model needs --explorer server or api"),
         (["--base-url", "http://127.0.0.1:9/v1"], "--base-url needs --explorer api"),
+        (["--train", "--stop"], "--train takes flags of coevolve train that say how"),
         (["--without", "rare"], "begun with other arguments"),
         (["--no-validation"], "begun with other arguments"),
     ],

@@ -133,6 +133,8 @@ class _Candidates:
         writer = Writer(self._trace, self._tools, found, self._rng)
         try:
             query = [writer.request(turn) for turn in turns]
+            if len(set(query)) < len(query):
+                return "repeated_turn"
             if self._description.actions == "code":
                 check_apart(self._trace, found, turns)
                 self._program(found, turns, query)

@@ -5,28 +5,28 @@ the solution *shows* it; or if there is nothing to find: a truth value, null, no
 of at most `FEW` ways, all of a list's choices. A longer enum is of things (cities, currencies), and the query says which. What
 a user of the start state would know counts only if the query says it.
 
-Saying is judged by meaning as far as a program can: letters of any case, straight or curly quotes, `1,500` for 1500.0,
-``three`` for 3, ``July 4th, 2025`` for 2025-07-04, ``parking brake`` for parkingBrake, and a path by its parts. Of code the
-constants are judged that it passes to tools (`code_literals`).
+Saying is judged by meaning as far as a program can: letters of any case, straight or curly quotes, `1,500` for 1500.0 and
+``three`` for 3 (`numbers`), ``July 4th, 2025`` for 2025-07-04, ``parking brake`` for parkingBrake, and a path by its parts. Of
+code the constants are judged that it passes to tools (`code_literals`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coevolve.abstraction.code_literals import spoken
+from coevolve.environments.numbers import says_number
 from coevolve.environments.protocol import Tool
-from coevolve.environments.said import mentions, said
-from coevolve.provenance import at, identity, sources, trivial
+from coevolve.environments.said import is_number, mentions, said
+from coevolve.provenance import at, identity, output, sources, trivial
 from coevolve.records import Call, Step
 
 FEW = 4
 """Members of an enum that is a choice of ways (on, off, auto), which a request makes without naming one."""
-_NUMBER = re.compile(r"(?<![\w.])(?:(-|minus )\s?)?(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\w]|\.\d)", re.IGNORECASE)
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _MONTHS = "January February March April May June July August September October November December".split()
 _QUOTES = str.maketrans("‘’“”–", "''\"\"-")
@@ -58,7 +58,7 @@ def unseen(
             for path in paths:
                 if not _grounded(tools[tool], arguments, path, text, shown):
                     yield Unseen(step.turn, ".".join([tool, *map(str, path)]), at(arguments, path))
-        shown.append(step.observation)
+        shown.append(_told(step.observation))
 
 
 def _grounded(tool: Tool, arguments: dict[str, Any], path: tuple, text: str, shown: Sequence[str]) -> bool:
@@ -88,8 +88,7 @@ def says(text: str, value: Any) -> bool:
     if isinstance(value, str):
         text = _plain(text)
         return any(mentions(text, _plain(form)) for form in _forms(value))
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and (float(value) in set(_numbers(text)) or _in_words(text, value))
+    return is_number(value) and says_number(text, value)
 
 
 def _plain(text: str) -> str:
@@ -114,16 +113,15 @@ def _ordinal(day: int) -> str:
     return f"{day}{'th' if 10 < day < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10, 'th')}"
 
 
-def _numbers(text: str) -> Iterator[float]:
-    for sign, whole, fraction in _NUMBER.findall(text):
-        number = float(whole.replace(",", "") + fraction)
-        yield -number if sign else number
-        if sign == "-":  # of "2-5", and of a dash before a number
-            yield number
-
-
-def _in_words(text: str, value: float) -> bool:
-    return 0 <= value < len(_NUMBERS) and value == int(value) and mentions(text, _NUMBERS[int(value)])
+def _told(observation: str) -> str:
+    """The names and values of an output, a line each, so that a list's numbers stand apart; the text of what is no JSON."""
+    parts, lines = [output(observation)], []
+    for part in parts:
+        if isinstance(part, dict | list):
+            parts += [*part, *part.values()] if isinstance(part, dict) else part
+        else:
+            lines.append(part if isinstance(part, str) else json.dumps(part))
+    return "\n".join(lines)
 
 
 def _shows(shown: Sequence[str], text: str, value: Any) -> bool:

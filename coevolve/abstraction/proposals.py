@@ -21,6 +21,7 @@ from coevolve.environments.protocol import Description, Opened, Tool
 from coevolve.models.chat import Rejected, Request
 from coevolve.models.prompts import Prompt
 from coevolve.models.service import Models
+from coevolve.models.structured import NO_TEXT, is_text
 from coevolve.records import Action, Call, Exploration
 
 VALUES = 3
@@ -118,6 +119,9 @@ def salvage(error: Rejected) -> Iterator[Proposal | Refused]:
         yield Refused(error.reason, error.reply[:LONGEST])
         return
     for item in items:
+        if not is_text(item):
+            yield Refused(NO_TEXT, json.dumps(item)[:LONGEST])
+            continue
         try:
             yield msgspec.convert(item, Proposal)
         except msgspec.ValidationError as reason:

@@ -4,8 +4,11 @@
     Use the create ticket function.           names it
     Please create a ticket. Create ticket 4.  does not: that is what people say
 
-A name counts however its parts are joined (`mail.read`, `mail__read` as servers are sent it, `mail->read`, `mailRead`), and whatever
-is hidden in it (zero width, full width). A call's argument (`owner=Ann`) names its parameter.
+A name counts however its parts are joined (`mail.read`, `mail__read` as servers are sent it, `mail->read`, `mail/read`, `mailRead`,
+`fill-fuel-tank`), and whatever is hidden in it (zero width, full width, Cyrillic letters that look Latin). A parameter of several
+parts counts as it is written (`ticket_id`, `fuelAmount`), any where an argument is given (`owner=Ann`). A name that is a word of
+shells and not of English (`mkdir`, `ls`) counts wherever it stands, one of both before a file (`cat a.txt`); a plain word where
+it is called (`price(tea)`, "run sort").
 
 In words a name of several parts that begins with a verb counts where a tool would stand: right after a word for using something,
 or before a word for a tool. So `trading_login` and `square_root`, which are things, may stand there. Of a dotted name the part
@@ -29,8 +32,22 @@ _CALLING = (
     r"\b(?:us(?:e|es|ing)|via|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+(?:the\s+)?[\"'`]?"
 )
 _INVOKING = r"\b(?:call(?:s|ing)?|invok(?:e|es|ing))\s+(?:the\s+)?"
+_RUNNING = r"\b(?:run(?:s|ning)?|execut(?:e|es|ing)|invok(?:e|es|ing))\s+"
 _JOINT = r"(?:\.|_+|\s+\.\s*|\s*(?:->|::)\s*)"
+_DOT = r"(?:[._/:#>|\\+-]+|\s+\.\s*|\s*(?:->|::)\s*)"
+_CALL = r"\((?!e?s\))"
+"""A bracket right after a word; "file(s)" is no call."""
 _USING = r"\b(?:with|using|via|through|us(?:e|es)|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+[\"'`]?"
+SHELL = frozenset(
+    "awk cd chgrp chmod chown cp curl cwd df dir du egrep fgrep grep gunzip gzip ls mkdir mv pwd rm rmdir scp sed ssh sudo tar "
+    "unzip wc wget xargs".split()
+)
+"""Words of shells that English has not."""
+COMMANDS = frozenset("cat diff echo head tail touch".split())
+"""Words of both, which nobody says right before a file or a flag."""
+LOOKALIKES = str.maketrans("аеорсухіјѕԁһԛԝмтнкв" + "οανικτυρχɡɑı", "aeopcyxijsdhqwmthkb" + "oavikturxgai")
+SQUASHED = 10
+"""Letters from which on a name without its joints ("createticket") is no ordinary word."""
 VERBS = frozenset(
     "accept activate add adjust answer approve archive assign authenticate book buy calculate cancel change check close compute "
     "contact convert copy create deactivate decline delete disable display download edit enable estimate execute fetch fill "
@@ -44,9 +61,10 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
     """The tool or parameter that a text names; a plain word only where it is written as a call or called a tool."""
     text = _plain(text)
     parameters = sorted({n for tool in tools.values() for n in tool.parameters.get("properties", {})})
-    for name in [*offered, *(n for n in parameters if "_" in n)]:
-        if _written(name).search(text):
-            return name
+    for names, pattern in ((offered, _written), ([n for n in parameters if _IDENTIFIER.search(n)], _parameter)):
+        for name in names:
+            if pattern(_plain(name)).search(text):
+                return name
     if "=" in text:
         given = next((n for n in parameters if len(n) > 2 and _given(n).search(text)), None)
         if given:
@@ -55,17 +73,54 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
 
 
 def _plain(text: str) -> str:
-    """As it is read: without characters that show nothing, in the usual width."""
-    return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    """As it is read: without accents and characters that show nothing, in the usual width, in Latin letters."""
+    if text.isascii():
+        return text
+    whole = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in whole if unicodedata.category(c) not in ("Cf", "Mn")).translate(LOOKALIKES)
 
 
 @lru_cache(maxsize=4096)
 def _written(name: str) -> re.Pattern[str]:
+    """The name, however its parts are joined; a plain word where it is called, or is no word."""
     form, words = re.escape(name), _words(name)
-    alone = rf"|(?<!\w)(?i:{form}|{_JOINT.join(words)})(?!\w)" if _IDENTIFIER.search(name) else ""
+    forms = [rf"{form}{_CALL}", rf"`{form}`", rf"\b{form}{_TOOL}"]
+    if name in SHELL:
+        forms.append(rf"\b{form}(?!\w)")
+    if name in COMMANDS:
+        forms.append(rf"\b{form}\s+(?:-\w|[\w~-]*[./]\w)")
+    if _IDENTIFIER.search(name):
+        forms.append(rf"(?<!\w)(?i:{form}|{_joined(name, words)})(?!\w)")
+    if len(words) > 1:
+        forms.append(_camel(words))
+    return re.compile(rf"(?<![\w.])(?:{'|'.join(forms)})")
+
+
+def _joined(name: str, words: Sequence[str]) -> str:
+    """The parts of a name with anything between them that nobody puts between words."""
+    joined = [_JOINT.join(words)]
+    app, dot, last = name.rpartition(".")
+    verb = _words(last)[:1] and _words(last)[0] in VERBS
+    if dot and verb:
+        joined.append(_DOT.join([*_words(app), r"[\s_-]?".join(_words(last))]))
+    if len(words) > 2 or (len(words) > 1 and words[0] in VERBS):
+        joined.append("-".join(words))
+    if len(words) > 1 and words[0] in VERBS and sum(map(len, words)) >= SQUASHED:
+        joined.append("".join(words))
+    return "|".join(joined)
+
+
+def _camel(words: Sequence[str]) -> str:
     humps = "".join(word.capitalize() for word in words)
-    camel = rf"|\b[{humps[0]}{humps[0].lower()}]{re.escape(humps[1:])}\b" if len(words) > 1 else ""
-    return re.compile(rf"(?<![\w.])(?:{form}\(|`{form}`|\b{form}{_TOOL}){alone}{camel}")
+    return rf"\b[{humps[0]}{humps[0].lower()}]{re.escape(humps[1:])}\b"
+
+
+@lru_cache(maxsize=4096)
+def _parameter(name: str) -> re.Pattern[str]:
+    """A parameter of several parts: in its own spelling, with marks between them, with humps; `userName` is no "username"."""
+    words = _words(name)
+    snake = rf"(?i:{re.escape(name) if '_' in name else '_+'.join(words)}|{_JOINT.join(words)})"
+    return re.compile(rf"(?<![\w.])(?:{re.escape(name)}|{snake}|{_camel(words)})(?!\w)")
 
 
 @lru_cache(maxsize=4096)
@@ -82,10 +137,12 @@ def _in_words(name: str) -> tuple[re.Pattern[str], ...]:
     app, dot, last = name.rpartition(".")
     words = _words(last)
     said, patterns = r"[\s-]+".join(words), []
+    if not dot and len(words) == 1:
+        patterns.append(rf"{_RUNNING}[\"'`]?{re.escape(name)}\b(?![-'’]\w)")
     if len(words) > 1 and words[0] in VERBS:
         patterns.append(rf"{_USING}{said}\b|\b{said}{_TOOL}")
     if dot:
         both = r"[\s-]+".join([*_words(app), *words])
-        patterns.append(rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b")
+        patterns.append(rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b|(?<![\w.]){re.escape(last)}{_CALL}")
         patterns.append(rf"{_INVOKING}`?{said}`?(?:\(|\s+(?:with|on|from|in|for)\b)|{_CALLING}(?<=`){said}`")
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

@@ -24,6 +24,8 @@ from coevolve.records import Call
 LONGEST = 600
 """Characters of one user turn."""
 _SLOT = re.compile(r"\{(\w+)\}")
+_TWICE = re.compile(r"(?<!\w)([^\W\d]\w*(?: \w+){0,4}) \1(?!\w)")
+"""A word or a few words that stand twice in a row, as where a phrase ends like the clause that it is put into."""
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 
 
@@ -47,6 +49,8 @@ class Writer:
             raise Unsayable("too_long" if text.strip() else "empty")
         if self.names_tool(text):
             raise Unsayable("names_tool")
+        if _TWICE.search(text):
+            raise Unsayable("doubled_words")
         return text
 
     def names_tool(self, text: str) -> bool:

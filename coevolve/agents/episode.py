@@ -78,6 +78,8 @@ class Episode:
         self.session: Session | None = None
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
+        self.called: list[str] = []
+        """Names of the tools that the steps called."""
         self.turn = 0
         self.turn_steps = 0
         self.turn_replies = 0
@@ -193,7 +195,7 @@ class Episode:
             stop_reason=self.stop_reason,
             error=self.error,
             verdict=_said(verdict),
-            tools=[name for step in self.steps for name in self._called(step)],
+            tools=self.called,
             usage=self.usage,
             messages=self.messages,
             steps=self.steps,
@@ -212,11 +214,14 @@ class Episode:
             found = Read(None, Issue("no_code", NO_CODE))
         return Parsed([found.code] if found.code is not None else [], text, [found.issue] if found.issue else [])
 
-    def _called(self, step: Step) -> list[str]:
-        """Names of the tools that a step called; code that was answered with a hint called none."""
-        if isinstance(step.action, Call):
-            return [step.action.tool]
-        return api_calls(step.action) if self.acts_in_code and step.error not in REFUSALS else []
+    def _called(self, action: Action, result: Result) -> list[str]:
+        """Names of the tools that an action called: of code those that the environment says, else those that its text calls;
+        code that was answered with a hint called none."""
+        if isinstance(action, Call):
+            return [action.tool]
+        if result.tools is not None:
+            return result.tools
+        return api_calls(action) if self.acts_in_code and result.error not in REFUSALS else []
 
     def _begin(self, calls: list[Action]) -> list[Action]:
         room = self._room()
@@ -238,7 +243,8 @@ class Episode:
             self.stop("max_steps")
             return
         reply, issue = self.messages[-1], parsed.issues[0]
-        hint = " ".join(dict.fromkeys(i.hint for i in parsed.issues))
+        form = self.style.form(reply, told=self.retold)
+        hint = " ".join(dict.fromkeys(i.told(form).hint for i in parsed.issues))
         code = self.acts_in_code
         self.messages += [user_message(hint)] if code else hint_messages(reply, hint, self.style)
         self._add(parsed.text, Result(observation=hint, error=issue.kind))
@@ -254,7 +260,8 @@ class Episode:
             added = [self.tools[name] for name in names if name in self.tools]
             self.messages.append(self.style.next(self.task.query[self.turn], added, told=self.retold))
 
-    def _add(self, action: Call | str, result: Result) -> None:
+    def _add(self, action: Action, result: Result) -> None:
+        self.called += self._called(action, result)
         self.steps.append(
             Step(
                 turn=self.turn,

@@ -188,6 +188,22 @@ def _turns(rollout: Rollout) -> list[list[Any]]:
     return turns
 
 
+def claim(directory: Path) -> None:
+    """Makes DIR, or takes one that is empty: what another export left there would be read as this one's.
+
+    Raises UsageError for a folder with anything in it and for what is none, WriteFailed where none can be made.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory}: is a file, not a folder to write into")
+    with jsonl.writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        there = next(directory.iterdir(), None)
+    if there:
+        raise UsageError(
+            f"{directory}: holds {there.name!r}; an export goes into an empty folder, or one that is not there"
+        )
+
+
 def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> None:
     """Writes the questions and answers of the synthetic tasks that `names` has met, and the ids of the official ones."""
     if names.official:
@@ -196,9 +212,10 @@ def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> Non
         for name, split in names.official.items():
             ids.setdefault(category(name), []).append(name)
             splits.setdefault(split, []).append(name)
-        directory.mkdir(parents=True, exist_ok=True)
-        for file, listed in ((ids_file(directory), ids), (splits_file(directory), splits)):
-            file.write_bytes(msgspec.json.format(msgspec.json.encode(listed)) + b"\n")
+        with jsonl.writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            for file, listed in ((ids_file(directory), ids), (splits_file(directory), splits)):
+                file.write_bytes(msgspec.json.format(msgspec.json.encode(listed)) + b"\n")
     own = sorted(names.own.items(), key=lambda item: int(item[0].rpartition("_")[2]))
     if own:
         _write(questions_file(directory), (question(name, task, tools) for name, task in own))
@@ -221,7 +238,8 @@ def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[tu
 
 
 def _write(file: Path, lines: Iterable[Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    with jsonl.writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
     jsonl.write(file, lines)
 
 

@@ -2,16 +2,20 @@
 
 A question is refused, with its line, where a task could not hold it or the files do not fit together: a turn without exactly one
 user message, as many answers' turns as there are not, an answer that is no call of a function of its classes, a start state that
-the environment cannot load, functions that come later, an id that is no plain name or occurs twice. An official entry that says
-what the environment's own says is that task; under its id with another content it is refused.
+the environment cannot load, functions that come later or are left out, a key that an object has twice, an id that is no plain
+name or occurs twice. An official entry that says what the environment's own says is that task; under its id with another
+content it is refused.
 
 What `files` wrote under `coevolve` makes the task the record that it was; a question that was changed since is refused, because
-what is said there belongs to another task. Without that key a task's origin is `import`.
+what is said there belongs to another task. Without that key a task's origin is `import`, and its answer is played once: one that
+calls nothing, or makes a call that the environment would not run (a text for a number), is refused.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,11 +26,12 @@ from msgspec import structs
 from coevolve import jsonl
 from coevolve.agents.actions.calls import from_python
 from coevolve.agents.actions.values import Unreadable
+from coevolve.agents.prompts.official import call_text
 from coevolve.bfcl import files
 from coevolve.bfcl.files import Answer, Question
-from coevolve.environments.client import Fault, Pool
+from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Tool
-from coevolve.errors import BadInput
+from coevolve.errors import BadInput, UsageError
 from coevolve.jsonl import Line
 from coevolve.records import Call, Origin, Start, Task, Verifier, task_id
 
@@ -36,6 +41,10 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 Answers = Mapping[str, list[Line[Answer]]]
 Refuse = Callable[[Line[Question], str], None]
 Leave = Callable[[Line[Answer], str], None]
+
+
+_NEVER_RUN = {"unknown_tool", "bad_argument", "too_large"}
+"""Errors of calls that the environment refuses before they are run."""
 
 
 class _Refused(Exception):
@@ -66,9 +75,10 @@ def tasks(
     for line in questions:
         asked.add(line.record.id)
         try:
+            _check_keys(line.raw)
             yield _task(line.record, solved.get(line.record.id, []), pool, own)
         except _Refused as error:
-            refuse(line, str(error))
+            refuse(line, f"{line.record.id[:60]}: {error}")
     for id_, lines in solved.items():
         if id_ not in asked:
             leave(lines[0], f"no question for {id_}")
@@ -90,12 +100,32 @@ def selected(directory: Path, pool: Pool) -> list[Task]:
 
 def _listed(path: Path) -> dict[str, list[str]]:
     """Lists of ids by name; none where the file is not there. Raises BadInput."""
-    if not path.is_file():
+    if not path.exists():
         return {}
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
-    except (msgspec.MsgspecError, ValueError) as error:
+        raw = path.read_bytes()
+        listed = msgspec.json.decode(raw, type=dict[str, list[str]])
+        _check_keys(raw)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError, _Refused) as error:
         raise BadInput(str(path), None, str(error)) from None
+    return listed
+
+
+def _check_keys(raw: bytes) -> None:
+    """Raises _Refused where an object of the JSON text has a key twice: a decoder takes one of them without a word."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        key, count = next(iter(Counter(key for key, _ in items).most_common(1)), ("", 0))
+        if count > 1:
+            raise _Refused(f"the key {key[:60]!r} stands there twice")
+        return dict(items)
+
+    try:
+        json.loads(raw, object_pairs_hook=pairs, parse_int=str)
+    except RecursionError:
+        raise _Refused("objects or lists lie too deep in one another") from None
 
 
 def _task(entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[str | None, Task]) -> Task:
@@ -114,16 +144,52 @@ def _task(entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[
         ):
             raise _Refused(f"{entry.id} is an official entry, and not this one: give it an id of its own")
         return known
-    if "" in query or entry.missed_function:
+    if "" in query or entry.missed_function or entry.excluded_function:
         raise _Refused(
-            "a turn in which the user says nothing, or functions that come later: only official entries have them"
+            "a turn in which the user says nothing, or functions that come later or are left out: only official entries have "
+            "them"
         )
     start = Start(config={"classes": entry.involved_classes, "state": entry.initial_config})
     (session,) = pool.open([start])
     if isinstance(session, Fault):
         raise _Refused(session.message)
-    pool.close([session])
+    try:
+        if entry.coevolve is None:
+            _play(session, solution, solved[0], pool)
+    finally:
+        pool.close([session])
     return _record(entry, query, solution, start, pool.description.version)
+
+
+def _play(session: Session, solution: list[list[Call]], line: Line[Answer], pool: Pool) -> None:
+    """Raises _Refused where the answer calls nothing, or the environment would not run one of its calls."""
+    place = f"{line.where}:{line.number}"
+    if not any(solution):
+        raise _Refused(f"{place}: an answer without any call")
+    for number, calls in enumerate(solution):
+        (results,) = pool.step([(session, number, calls)])
+        if isinstance(results, Fault):
+            raise _Refused(f"{place}: {results.message}")
+        for call, result in zip(calls, results, strict=False):
+            if result.fatal or result.error in _NEVER_RUN:
+                raise _Refused(f"{place}: {call_text(call)[:200]}: {result.fatal or result.observation}")
+            if name := _misnamed(call, pool.tools[call.tool], (session.start.config or {}).get("state")):
+                raise _Refused(
+                    f"{place}: {call_text(call)[:200]}: {name} is a number, and nothing has this text for an id"
+                )
+
+
+def _misnamed(call: Call, tool: Tool, state: Any) -> str | None:
+    """A parameter whose number is a text that the start state has nowhere; the environment runs texts in place of ids, since
+    official states have some."""
+    types = {name: schema.get("type") for name, schema in tool.parameters.get("properties", {}).items()}
+    texts = ((n, value) for n, value in call.arguments.items() if isinstance(value, str))
+    return next((n for n, value in texts if types[n] in ("integer", "number") and not _holds(state, value)), None)
+
+
+def _holds(value: Any, text: str) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value == text or any(_holds(item, text) for item in items)
 
 
 def _query(entry: Question) -> list[str]:
@@ -139,6 +205,7 @@ def _query(entry: Question) -> list[str]:
 
 def _solution(line: Line[Answer], tools: Mapping[str, Tool]) -> list[list[Call]]:
     try:
+        _check_keys(line.raw)
         return [[_call(text, tools) for text in turn] for turn in line.record.ground_truth]
     except (Unreadable, _Refused) as error:
         raise _Refused(f"{line.where}:{line.number}: {error}") from None

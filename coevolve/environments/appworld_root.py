@@ -30,6 +30,9 @@ from coevolve.runs import home
 
 NAME = "appworld"
 VARIABLE = "COEVOLVE_APPWORLD_ROOT"
+OBSERVATION = "COEVOLVE_APPWORLD_OBSERVATION"
+SHORTEST, LONGEST = 500, 1_000_000
+"""Bounds of the longest observation, in characters: below, no error would be readable, above, none has ever so many."""
 OFFICIAL, DEMO = "root", "demo"
 APPS = ("admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo").split()
 _BUILDER = Path(__file__).with_name("workers") / "appworld" / "demo"
@@ -61,6 +64,14 @@ def place() -> Path:
     return official if (official / _MARKER).exists() else folder() / DEMO
 
 
+def check_options() -> None:
+    """Raises UsageError where the worker's options, which are variables, make no sense."""
+    said = os.environ.get(OBSERVATION, str(LONGEST))
+    number = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0
+    if not SHORTEST <= number <= LONGEST:
+        raise UsageError(f"{OBSERVATION} is {said!r}; it is a number of characters, {SHORTEST} to {LONGEST}")
+
+
 def missing(root: Path) -> list[str]:
     """What a root lacks for AppWorld to run on it, in words with the place of each; empty when it is whole."""
     data = root / "data"
@@ -83,7 +94,7 @@ def _named_tasks(data: Path) -> Iterator[Path]:
 
 
 def build_demo(say: Say = warn) -> Path:
-    """Builds the demo root where it is missing or of another builder, in a quarter of a minute."""
+    """Builds the demo root where it is missing or of another builder, in half a minute."""
     where = folder() / DEMO
     _usable(where)
     with install.locked(where, say):
@@ -110,7 +121,7 @@ def add_data(source: Path, sha256: str | None = None, say: Say = warn) -> Path:
     where = folder() / OFFICIAL
     _usable(where)
     digest = _source_digest(source)
-    if sha256 and digest != sha256.lower():
+    if sha256 is not None and digest != sha256.lower():
         raise UsageError(f"{source}: its sha256 is {digest}, not {sha256}")
     with install.locked(where, say):
         marker = {"source": source.name, "sha256": digest}

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from coevolve.environments import registry
-from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result, Tool
+from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result, Tool, is_plain
 from coevolve.environments.registry import Launch
 from coevolve.environments.slot import Fault, Job, Limits, Session, Slot, open_request, step_request
 from coevolve.environments.worker import Guard, Request
@@ -119,6 +119,11 @@ class Pool:
             raise Unreachable(f"{self.name}: describe: the reply is not what the protocol says: {error}") from None
         if description.protocol != PROTOCOL:
             raise Unreachable(f"{self.name}: speaks protocol {description.protocol}, this coevolve speaks {PROTOCOL}")
+        if odd := [ascii(tool.name)[:80] for tool in description.tools if not is_plain(tool.name)]:
+            raise Unreachable(
+                f"{self.name}: describe: no names of tools: {', '.join(odd[:3])}; a name is of letters, digits and _ . : / -, "
+                "at most 128 characters"
+            )
         return description
 
     def tasks(self, split: str) -> list[Task]:

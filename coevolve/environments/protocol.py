@@ -23,6 +23,7 @@ sent only to a worker whose description asks for it, and only where there is a t
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +31,12 @@ from msgspec import Struct
 from coevolve.records import Effect, Start
 
 PROTOCOL = 1
+_PLAIN = re.compile(r"[\w.:/-]{1,128}")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name may stand among a prompt's own words: letters, digits and ``_ . : / -``, at most 128 characters."""
+    return _PLAIN.fullmatch(name) is not None
 
 
 class Language(Struct, frozen=True):
@@ -64,6 +71,7 @@ class Tool(Struct, frozen=True):
     """A tool that sessions may offer."""
 
     name: str
+    """Plain (`is_plain`); to servers that take letters, digits, _ and - only, other characters go as ``__``."""
     description: str
     parameters: dict[str, Any]
     """JSON Schema of an object."""
@@ -147,6 +155,8 @@ class Result(Struct, frozen=True, kw_only=True):
     """Ends the episode as the policy's failure: `corrupt_state`, `timeout`, `memory`, `died`."""
     done: bool = False
     """The policy has told the environment that the task is complete: nothing more need be asked of it."""
+    tools: list[str] | None = None
+    """Names of the tools that a code action has called, in the order of the calls; None where the environment does not say."""
 
 
 class Graded(Struct, frozen=True, kw_only=True):

@@ -85,6 +85,7 @@ def _small_environment() -> dict[str, str]:
 
 def _appworld() -> dict[str, str]:
     """Where its data are, and its options, which the user sets as variables of that prefix."""
+    appworld_root.check_options()
     options = {key: value for key, value in os.environ.items() if key.startswith(_APPWORLD)}
     data = {appworld_root.VARIABLE: str(appworld_root.chosen()), f"{_APPWORLD}HOME": str(appworld_root.folder())}
     return options | data | install.caches(appworld_root.NAME)

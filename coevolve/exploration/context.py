@@ -3,8 +3,8 @@
 All signals of one task become one context: its kind is the first of `PRIORITY` among them, its strength the greatest. Kinds
 get at most their quota of the episodes (from laptop experiments: boundary a half, forgetting and rare an eighth each; kinds that
 are none of these share the rare quota), at least a quarter is left to coverage, and what a quota does not use goes to
-coverage too. A behaviour (`Task.kind`) is repeated on at most `REPEATS` fresh start states in one run, so that a few of them
-cannot crowd out the rest. `Context.reflection` states the facts; where a model reflects (`reflection`), it holds its findings.
+coverage too. However few the episodes are, the strongest context is served. A behaviour (`Task.kind`) is repeated on at most
+`REPEATS` fresh start states in one run, so that a few of them cannot crowd out the rest. `Context.reflection` states the facts; where a model reflects (`reflection`), it holds its findings.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _precedence(signal: Signal) -> tuple:
 def choose(found: list[Focus], episodes: int, rounds: int, max_contexts: int) -> list[Focus]:
     """The contexts to explore, each for `rounds` episodes: within the quotas, in rank order, at most `max_contexts`.
 
-    A task whose first signal has no room left is taken for its next one, so that `rare` is not lost behind `boundary`.
+    A task whose first signal has no room left is taken for its next one, so that `rare` is not lost behind `boundary`. Where
+    the episodes are too few for any share, the first is chosen all the same.
     """
     room = {kind: ceil(int(share * episodes) / rounds) for kind, share in QUOTAS.items()}
     total = min(max_contexts, (episodes - ceil(COVERAGE * episodes)) // rounds)
@@ -73,7 +74,7 @@ def choose(found: list[Focus], episodes: int, rounds: int, max_contexts: int) ->
             room[_quota(lead)] -= 1
             repeated[_behaviour(lead)] += rounds
             chosen.append(Focus([lead, *(signal for signal in focus.signals if signal is not lead)]))
-    return chosen
+    return chosen or found[: min(max_contexts, 1)]
 
 
 def _quota(signal: Signal) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 
 from coevolve.agents.actions.replies import parse_message
 from coevolve.agents.code.replies import read
-from coevolve.agents.prompts.styles import Message, function_schema, result_messages, user_message
+from coevolve.agents.prompts.styles import NATIVE, Message, function_schema, result_messages, user_message
 from coevolve.agents.prompts.transcript import clip
-from coevolve.environments.protocol import Opened, Tool
+from coevolve.environments.protocol import Opened, Tool, is_plain
 from coevolve.exploration.arguments import Shape
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.plans import Plan, least_used
@@ -90,7 +90,7 @@ class Conversation:
         self.messages.append(message)
         if parsed.issues:
             self.hints += 1
-            self._answer(parsed.issues[0].hint)
+            self._answer(parsed.issues[0].told(NATIVE).hint)
             return None
         return parsed.calls[0] if parsed.calls else None
 
@@ -113,13 +113,14 @@ class Conversation:
         self.messages += [user_message(text)] if self._code else result_messages(self.messages[-1], [text])
 
     def _tried(self) -> list[str]:
-        """Actions already tried in this state, by other episodes and by this one."""
+        """Actions already tried in this state, by other episodes and by this one; those with plain names, for they stand among
+        the instructions."""
         if self._plan.mode == "random":
             return []
         seen: Counter[str] = Counter()
         for counter in (self._memory.tried, self._own):
             for (state, tool, shape), times in counter.items():
-                if state == self.state:
+                if state == self.state and all(map(is_plain, (tool, *shape))):
                     seen[f"{tool}({', '.join(shape)})"] += times
         return [
             f"{call} ×{times}" for call, times in sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))[:TRIED]

@@ -33,7 +33,7 @@ from coevolve.runs import Journal
 
 if TYPE_CHECKING:
     from coevolve.exploration.mind import Mind
-    from coevolve.exploration.reflection import Reflection
+    from coevolve.exploration.reflection import Reflection, Refused
 
 Run = Callable[[Pool, list[Plan], Memory, Settings], Iterator[Done]]
 BLOCK = 8
@@ -47,7 +47,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
-        self.contexts = self.lost = self.refused = self.repeated = self.idle = 0
+        self.contexts = self.crowded_out = self.lost = self.refused = self.repeated = self.idle = 0
         self.losses = Losses("episodes")
         self.why = ""
         """What ended the last one of the `idle` episodes, which a model left before the first action."""
@@ -69,8 +69,11 @@ class Tally:
             raise CoevolveError(f"all {self.idle} explorations ended before the first action, the last one: {self.why}")
 
     def notes(self, resumed: int = 0) -> list[str]:
-        """`12 contexts`, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out of the ordinary."""
+        """`12 contexts` and how many more found no room, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out
+        of the ordinary."""
         found = [f"{self.contexts} contexts"] if self.contexts else []
+        if self.crowded_out:
+            found.append(f"no room for {self.crowded_out} more signalled tasks")
         for mode, counts in self.by_mode.items():
             found.append(f"{mode}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
         if resumed:
@@ -103,9 +106,10 @@ def explore(
     journal: Journal | None = None,
     tally: Tally | None = None,
     mind: Mind | None = None,
+    reject: Callable[[Refused], None] = lambda refused: None,
 ) -> Iterator[Exploration]:
     """Explorations in the order of their plans. `tasks` is what there is so far: coverage counts it, recipes come from it.
-    `mind` is the model that explores, in place of the programs.
+    `mind` is the model that explores, in place of the programs; `reject` takes its refused reflections.
 
     Raises UsageError for an unknown mode, for signals of another environment and, without a model, for an environment that takes
     nothing but code; Unreachable for one without tools, or when every episode meets a fault; with a model, what its calls raise,
@@ -120,10 +124,8 @@ def explore(
     for task in tasks:
         if task.env == pool.name:
             memory.learn_task(task)
-    contexts = _contexts(signals, pool, settings) if settings.mode == "guided" else []
-    tally.contexts = len(contexts)
-    thoughts = mind.reflections([focus for focus, _ in contexts], pool.tools) if mind else [None] * len(contexts)
-    tally.refused = mind.refused if mind else 0
+    contexts = _contexts(signals, pool, settings, tally) if settings.mode == "guided" else []
+    thoughts = _thoughts([focus for focus, _ in contexts], pool, tally, mind, reject)
     seen: set[str] = set()
     block, runs = (MIND_BLOCK, mind.run) if mind else (BLOCK, run)
     for begin in range(0, settings.episodes, block):
@@ -194,13 +196,30 @@ def _reflected(plan: Plan, thought: Reflection | Exception | None, memory: Memor
     return plan._replace(app=app, context=replace(plan.context, reflection=thought.text(), aim=aim))
 
 
-def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings) -> list[tuple[Focus, Pattern]]:
+def _thoughts(
+    found: list[Focus], pool: Pool, tally: Tally, mind: Mind | None, reject: Callable[[Refused], None]
+) -> list[Reflection | Exception | None]:
+    """What the model thinks of each context: None without one, and where its answer was refused."""
+    if mind is None:
+        return [None] * len(found)
+    from coevolve.exploration.reflection import Refused
+
+    thoughts = mind.reflections(found, pool.tools)
+    for refused in (thought for thought in thoughts if isinstance(thought, Refused)):
+        tally.refused += 1
+        reject(refused)
+    return [None if isinstance(thought, Refused) else thought for thought in thoughts]
+
+
+def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings, tally: Tally) -> list[tuple[Focus, Pattern]]:
     """The chosen contexts with their patterns."""
     found = list(signals)
     for signal in found:
         if signal.env != pool.name:
             raise UsageError(f"signal {signal.id} is about {signal.env}, not {pool.name}")
-    chosen = choose(merge(found), settings.episodes, settings.rounds, settings.max_contexts)
+    merged = merge(found)
+    chosen = choose(merged, settings.episodes, settings.rounds, settings.max_contexts)
+    tally.contexts, tally.crowded_out = len(chosen), len(merged) - len(chosen)
     return list(zip(chosen, _patterns([focus.lead for focus in chosen], pool), strict=True))
 
 

@@ -25,7 +25,7 @@ from coevolve.exploration.conversation import HINTS, Conversation
 from coevolve.exploration.lockstep import Done, Finished, exploration_of, open_sessions, seed_of, step_of
 from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.exploration.plans import Plan, Settings
-from coevolve.exploration.reflection import Reflection, reflect
+from coevolve.exploration.reflection import Reflection, Refused, reflect
 from coevolve.exploration.situation import outcome_of
 from coevolve.models.chat import BadReply, Full, Reply, Request
 from coevolve.models.prompts import load
@@ -55,8 +55,6 @@ class Mind:
         evidence_tokens: int = EVIDENCE_TOKENS,
     ):
         self.models, self.model = models, model
-        self.refused = 0
-        """Reflections that were refused; their contexts go by the facts."""
         self._request = Request(model=model, messages=[], temperature=temperature)
         self._budget = evidence_tokens
         self._reflect, self._explore, self._observe = (load(n, prompts) for n in ("reflect", "explore", "observe"))
@@ -72,18 +70,16 @@ class Mind:
             "evidence": self._budget,
         }
 
-    def reflections(self, found: list[Focus], tools: Mapping[str, Tool]) -> list[Reflection | None | BadReply]:
-        """One per context, in order: None where the answer was refused, the error where there was no answer."""
+    def reflections(self, found: list[Focus], tools: Mapping[str, Tool]) -> list[Reflection | Refused | BadReply]:
+        """One per context, in order; the error where there was no answer."""
 
-        async def ask(focus: Focus) -> Reflection | None | BadReply:
+        async def ask(focus: Focus) -> Reflection | Refused | BadReply:
             try:
                 return await reflect(self.models, self._request, self._reflect, focus, tools, self._budget)
             except BadReply as error:
                 return error
 
-        reflections = list(self.models.each(found, ask))
-        self.refused += sum(reflection is None for reflection in reflections)
-        return reflections
+        return list(self.models.each(found, ask))
 
     def run(self, pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> Iterator[Done]:
         """Runs the plans of a block; yields them in order."""

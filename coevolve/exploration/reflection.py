@@ -2,8 +2,8 @@
 
 In: the signals of one task (`context.Focus`), merged. Out: a `Reflection`: where the policy fails or wavers, why, what to try,
 with which tools. The evidence is trimmed to a budget of tokens, shared by the trajectories: failures and successes in turn, so
-that a boundary shows both sides. Tools that the environment does not have are dropped. A refused answer leaves the facts
-alone; a lost one (`BadReply`) is for the caller to count.
+that a boundary shows both sides. Tools that the environment does not have are dropped. A refused answer (`Refused`) leaves the
+facts alone; a lost one (`BadReply`) is for the caller to count.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ LEAST_TOKENS = 200
 """Of one trajectory; with less it would say nothing."""
 LONGEST = 400
 """Characters of one statement that are kept."""
+LONGEST_REPLY = 2000
+"""Characters of a refused reply that are kept."""
 IDEAS = 5
 
 
@@ -47,11 +49,19 @@ class Reflection(Struct, frozen=True):
         return f"Where: {clip(self.where, LONGEST)}\nWhy: {clip(self.why, LONGEST)}{ideas}"
 
 
+class Refused(Struct, frozen=True):
+    """An answer that is no reflection, on the context of a signal."""
+
+    signal: str
+    reason: str
+    reply: str = ""
+    """Empty where the evidence was too long for the model."""
+
+
 async def reflect(
     models: Models, request: Request, prompt: Prompt, focus: Focus, tools: Mapping[str, Tool], budget: int
-) -> Reflection | None:
-    """The model's reflection on a focus; None where its answer was refused, or the evidence is
-    too long for it. `request` holds the model and its parameters."""
+) -> Reflection | Refused:
+    """The model's reflection on a focus. `request` holds the model and its parameters."""
     text = prompt.render(
         facts=facts(focus),
         query=focus.lead.task.query if focus.lead.task else [],
@@ -62,8 +72,10 @@ async def reflect(
     messages = [{"role": "user", "content": text}]
     try:
         found = await models.ask(replace(request, messages=messages, prompt_version=prompt.version), Reflection)
-    except (Rejected, Full):
-        return None
+    except Rejected as error:
+        return Refused(focus.lead.id, f"bad_reflection: {error.reason}", error.reply[:LONGEST_REPLY])
+    except Full as error:
+        return Refused(focus.lead.id, f"too_long_for_model: {error}")
     return Reflection(found.where, found.why, found.explore, [name for name in found.tools if name in tools])
 
 

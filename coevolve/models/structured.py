@@ -2,7 +2,7 @@
 
 Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text that is no JSON goes through
 json-repair (fences, prose around it, a missing bracket), which the caller counts; JSON of the wrong shape never does, and a
-reply that was cut off isn't mended into something that looks whole.
+reply that was cut off isn't mended into something that looks whole. What holds half of a surrogate pair is no text, and refused.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from coevolve.models.chat import Message, Reply
 T = TypeVar("T")
 
 AGAIN = "This is not the answer that was asked for: {reason}. Answer again, with one JSON object and nothing around it."
+
+NO_TEXT = "a text in it holds half of a surrogate pair"
 
 
 class Decoded(NamedTuple):
@@ -69,11 +71,22 @@ def _repaired(text: str, type_: type) -> Decoded:
         raise MissingDependency("json-repair (an answer is no JSON)", installation("models")) from error
     try:
         value = json_repair.loads(text)
+        if not is_text(value):
+            return Decoded(reason=NO_TEXT)
         return Decoded(msgspec.convert(value, type_), repaired=True) if value != "" else Decoded(reason="it is no JSON")
     except msgspec.ValidationError as error:
         return Decoded(reason=str(error), repaired=True)
     except (ValueError, RecursionError) as error:
         return Decoded(reason=f"it is no JSON: {error}")
+
+
+def is_text(value: Any) -> bool:
+    """Whether every text in a decoded answer can be written: `\\ud83d` alone, which lenient readers of JSON let pass, cannot."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def again(messages: list[Message], reply: Reply, reason: str) -> list[Message]:

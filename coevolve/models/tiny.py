@@ -68,8 +68,8 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """The untrained model for the tokenizer's vocabulary; a pure function of the seed."""
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int, heads: int = HEADS) -> LlamaForCausalLM:
+    """The untrained model for the tokenizer's vocabulary; a pure function of its arguments. `heads` share the width."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -80,8 +80,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalL
             hidden_size=WIDTH,
             intermediate_size=FEED_FORWARD,
             num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
             max_position_embeddings=MAX_POSITIONS,
             initializer_range=SPREAD,
             tie_word_embeddings=True,

@@ -9,7 +9,7 @@
 | app | (mail) …: a tool's app |
 
 The paper leaves "action pattern" open; bigrams with sentinels are this project's reading (CoEvolve, stage 1). For code actions the names
-are those of the `apis.app.function` calls (`agents.code.calls`), which `tools` of a rollout records are too.
+are those of the `apis.app.function` calls: the rollout's `tools`, which ran, else those in the text (`agents.code.calls`).
 """
 
 from __future__ import annotations

@@ -5,9 +5,14 @@ Defaults are the paper's where it names one. Raises UsageError for what cannot t
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from coevolve.errors import UsageError
+
+AT_LEAST_0 = ("lr", "weight_decay", "beta", "clip_low", "clip_high")
+ABOVE_0 = ("temperature", "grad_clip", "clip_dual")
 
 
 class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,5 +49,9 @@ class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(
                 "--steps and --batch must be at least 1 and --samples at least 2: advantages compare a group"
             )
-        if not self.temperature > 0:
+        if self.temperature == 0:
             raise UsageError("--temperature must be above 0: GRPO needs different rollouts of one task")
+        for name in (*AT_LEAST_0, *ABOVE_0):
+            value, least = getattr(self, name), "at least" if name in AT_LEAST_0 else "above"
+            if not math.isfinite(value) or value < 0 or (value == 0 and name in ABOVE_0):
+                raise UsageError(f"--{name.replace('_', '-')} must be {least} 0, not {value:g}")

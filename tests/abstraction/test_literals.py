@@ -51,6 +51,13 @@ def missing(query, *steps, observation=""):
         ("Lock up.", [("lock", {"doors": ["right", "left"], "shut": True}, {})], []),
         ("Lock up.", [("lock", {"doors": ["left"], "shut": True}, {})], ["left"]),
         ("Copy it into papers.", [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})], []),
+        ("Pay it.", [("look", {"name": ""}, [100, 200]), ("pay", {"amount": 200}, {})], []),
+        ("Pay 20,000.", [("pay", {"amount": 20}, {})], [20]),
+        (
+            "Pay by 8:20.",
+            [("look", {"name": ""}, {"since": "1999-11-20", "sum": 20.5}), ("pay", {"amount": 20}, {})],
+            [20],
+        ),
         ("Copy it.", [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})], ["./papers/a.txt"]),
     ],
 )

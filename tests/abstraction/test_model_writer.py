@@ -136,6 +136,8 @@ BAD = {
         proposal(PAY, confidence=1.2),
         proposal(PAY, confidence=True),
         proposal(PAY, guideline=None),
+        proposal(PAY, guideline="half \ud83d a pair"),
+        proposal(PAY, ("I need milk.\ud83d", [0])),
     ],
 }
 
@@ -255,7 +257,9 @@ def test_code_keeps_its_indentation(tmp_path):
     assert written.tasks[0].solution == [[code], [more]] and not written.rejects
 
 
-@pytest.mark.parametrize("answer", ["I see no task here.", '{"tasks": 5}', "[]"])
+@pytest.mark.parametrize(
+    "answer", ["I see no task here.", '{"tasks": 5}', "[]", "Tasks: {'tasks': [{'guideline': '\\ud83d'}]}"]
+)
 def test_an_answer_that_is_none_is_one_reject(answer, tmp_path):
     """Asked again once, then a reject that keeps the reply."""
     written = abstracted(SHOP, [ERRAND], answer, tmp_path)

@@ -11,12 +11,10 @@ from coevolve.environments.protocol import Tool
 NAMES = [
     "create_ticket", "post_tweet", "lockDoors", "trading_login", "square_root", "get_stock_info", "spotify.create_playlist",
     "place_order", "displayCarStatus", "send_message", "check_tire_pressure", "sort", "price", "pay", "list_users",
-    "mail.read", "mail.find", "farm.set", "desk.answer",
+    "mail.read", "mail.find", "farm.set", "desk.answer", "mail.send", "mkdir", "cat", "fillFuelTank",
 ]  # fmt: skip
-TOOLS = {
-    name: Tool(name, "", {"properties": {"ticket_id": {}, "amount": {}, "id": {}} if name == "create_ticket" else {}})
-    for name in NAMES
-}
+PARAMETERS = {"ticket_id": {}, "amount": {}, "id": {}, "fuelAmount": {}, "userName": {}}
+TOOLS = {name: Tool(name, "", {"properties": PARAMETERS if name == "create_ticket" else {}}) for name in NAMES}
 
 NAMING = {
     "create_ticket": [
@@ -56,6 +54,23 @@ NAMING = {
         "I want the read tool of mail for my note.",
         "I want the note, with the Read function.",
     ],
+    "mail.send": [
+        "I want `mail-send` for my coffee.",
+        "I want mail/send for my coffee.",
+        "I want mail:send for my coffee.",
+        "I want m\u0430il.send for my coffee.",
+        "I want ma\u0301il.send for my coffee.",
+        "I want send(Hana, coffee) in mail.",
+    ],
+    "mkdir": ["Please run mkdir favorites.", "mkdir favorites", "I want `mkdir favorites` done."],
+    "cat": ["cat notes.txt", "Please cat -n notes, would you?"],
+    "sort": ["Run sort on my list.", "Please execute 'sort' for my list."],
+    "fillFuelTank": [
+        "Do fill-fuel-tank with 20.",
+        "Do fillfueltank with 20.",
+        "Do fill_fuel_tank with 20.",
+    ],
+    "fuelAmount": ["Fill the tank, fuelAmount: 20.", "The fuelAmount is 20.", "The fuel_amount is 20."],
     "desk.answer": ["Then use desk answer for it."],
 }
 NATURAL = [
@@ -87,6 +102,12 @@ NATURAL = [
     "Call Ann with the answer, and set the farm to red.",
     "Send the address https://shop.example/?amount=3 to Bob.",
     "With my tool set at hand, read the mail for me.",
+    "Send Hana a coffee by mail, and sort the rest.",
+    "Check my mail, send Hana the answer and/or find her note(s).",
+    "My username is Ann, and the amount of fuel is 20.",
+    "I run five miles a day and sort my mail at night.",
+    "Add a picture of my cat to the notes.",
+    "Schick es bitte per Mail an Ren\u00e9, und \u043d\u0435 забудь.",
 ]
 
 
@@ -104,8 +125,9 @@ def test_what_people_say_names_none(text):
 
 @pytest.mark.bfcl
 def test_requests_of_people_name_none():
-    """Of the benchmark's own requests, written by people, none names a tool; one spells a parameter."""
+    """Of the benchmark's own requests, written by people, none names a tool but by the shell's own words; one spells a parameter."""
     with Pool("bfcl") as pool:
         queries = sorted({query for task in pool.tasks("base") for query in task.query})
         found = [named_tool(query, pool.tools, list(pool.tools)) for query in queries]
-    assert len(queries) > 700 and {name for name in found if name} == {"user_id"}
+    assert len(queries) > 700 and {name for name in found if name} == {"user_id", "cd", "grep", "ls"}
+    assert sum(map(bool, found)) == 6

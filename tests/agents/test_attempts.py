@@ -185,7 +185,8 @@ def test_a_call_in_its_own_field_runs_whatever_the_text_says():
 @pytest.mark.parametrize(
     "text",
     ["x\n" + "\n" * 190_000 + "y", "ls " + "- " * 90_000, "<a " + "x " * 90_000, "I'll run " * 20_000, "`ls " * 40_000, '["' + 'a","' * 60_000 + '"]',
-     "<thinking>" * 18_000, "[THINK]\n" * 20_000, "Step 1: " * 24_000 + "ls(", "if ls:\n" * 25_000, "ls[" * 60_000, "- " * 90_000 + "ls()", "I won't " * 20_000 + ":\n[ls()]"],
+     "<thinking>" * 18_000, "[THINK]\n" * 20_000, "Step 1: " * 24_000 + "ls(", "if ls:\n" * 25_000, "ls[" * 60_000, "- " * 90_000 + "ls()", "[ls()]" * 33_000, "[ls()] and " * 18_000, "[ls()]" + " " * 190_000 + "x", "```json\n{}\n```\n" * 12_000,
+     "As it was:\n[ls()]\n" * 9_000, "<tool_call>{}" * 15_000, '{"name": "ls"}\n' * 13_000, "x.y()\n" * 30_000, "ｃｄ(" * 60_000, "\ufdfa" * 190_000, "I won't " * 20_000 + ":\n[ls()]"],
     ids=lambda text: repr(text[:12]),
 )  # fmt: skip
 def test_endless_replies_end(text):

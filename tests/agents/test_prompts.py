@@ -122,6 +122,45 @@ def test_the_option(coevolve):
     assert b"--prompt" in coevolve("train", "--help").stdout and b"--prompt" in coevolve("evaluate", "--help").stdout
 
 
+FORMS = {
+    "tools": 'Write {"name": "<tool>", "arguments": {...}} as JSON.',
+    "openai": "Make a tool call: ",
+    "prompting": "Write [func_name(params_name=params_value)]",
+    "qwen-fc": "Write <tool_call>\n{",
+}
+NATIVE_REPLY = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{"}}]}  # fmt: skip
+
+
+def hint(name: str, message: dict, *, retold: bool = False) -> str:
+    """What answers a reply that cannot be read, under a style."""
+    episode = Episode(Task(id="t", env="e", query=["first"], start=Start()), Limits(), tools=TOOLS, style=style(name))
+    episode.retold = retold
+    episode.open(SimpleNamespace(opened=Opened(tools=list(TOOLS))))
+    episode.reply(Reply(message))
+    assert not episode.done and episode.steps[0].observation == episode.messages[-1]["content"]
+    return episode.messages[-1]["content"]
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize(
+    "text", ["I will call look() now.", "<tool_call>look</tool_call>\n[take()]", '{"name": "look", "arg', "[look(), 5]", "look", "<tool_call>\n", "<think>x"]
+)  # fmt: skip
+def test_a_hint_tells_the_form_of_its_style(name, text):
+    """A hint asks for calls as the prompt does, and for no other form."""
+    said = hint(name, {"role": "assistant", "content": text})
+    assert FORMS[name] in said and not any(form in said for other, form in FORMS.items() if other != name)
+
+
+def test_a_hint_to_calls_of_an_api():
+    """Where the tools go by an API, or a reply used one, the hint asks for its calls."""
+    assert "Make a tool call: " in hint("tools", {"role": "assistant", "content": "look"}, retold=True)
+    for name in ("tools", "openai"):
+        mixed = {**NATIVE_REPLY, "content": "[take()]", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]}  # fmt: skip
+        said = hint(name, mixed)
+        assert "in two forms" in said and "Make a tool call: " in said and "as JSON" not in said
+        assert "as JSON" not in hint(name, NATIVE_REPLY)
+
+
 @pytest.mark.parametrize("name", STYLES)
 def test_tools_of_a_later_turn(name):
     """A tool that a turn adds is offered from it on; who is not shown the tools anew finds it in the user's message."""

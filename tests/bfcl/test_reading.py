@@ -175,6 +175,13 @@ def asked(*turns: list[tuple[str, str]]) -> dict:
         ({"initial_config": {"MathAPI": [1, 2]}}, {}, "not a list"),
         ({"initial_config": {"TravelAPI": {}}}, {}, "none of the classes"),
         ({"missed_function": {"0": ["mean"]}}, {}, "functions that come later"),
+        ({"excluded_function": ["add", "nope"]}, {}, "left out"),
+        ({"excluded_function": ["mean"]}, {}, "left out"),
+        ({}, {"ground_truth": [[]]}, "x_0: {answers}:2: an answer without any call"),
+        ({}, {"ground_truth": [["mean(numbers='1, 2')"]]}, "x_0: {answers}:2: mean(numbers='1, 2'): "),
+        ({}, {"ground_truth": [["mean(numbers=['1', '2'])"]]}, "whose items are each a number"),
+        ({}, {"ground_truth": [["add(a=True, b=1)"]]}, "a must be a number"),
+        ({"involved_classes": ["TicketAPI"]}, {"ground_truth": [["get_ticket(ticket_id='x')"]]}, "ticket_id is a number"),
         ({"coevolve": {"schema": "coevolve.task/1", "id": "0" * 16, "env": "bfcl"}}, {}, "changed since it was exported"),
         ({"coevolve": {"id": 3}}, {}, "coevolve: "),
         ({"involved_classes": "MathAPI"}, {}, "involved_classes"),
@@ -194,6 +201,7 @@ def test_what_is_no_task_is_refused_with_its_line(bfcl, tmp_path, question, answ
         folder(tmp_path, questions, [ANSWER | {"id": "x_1"}, ANSWER | answer, ANSWER | {"id": "x_2"}]), bfcl
     )
     assert len(found) == 2
+    says = says.format(answers=files.answers_file(tmp_path)) if "{answers}" in says else says
     assert any(says in line and ".json:2: " in line for line in refused), refused
 
 
@@ -227,6 +235,80 @@ def test_twice_and_unasked(coevolve, tmp_path):
     files.questions_file(where).write_text('{"id": "x_0"\n')
     result = coevolve("env", "import", "bfcl", where, "--on-error", "skip")
     assert not result.stdout and b"skipped 1" in result.stderr and b"answers set aside 2" in result.stderr
+
+
+@pytest.mark.parametrize("place", ["question", "answer", "inside", "ids"])
+def test_a_key_that_stands_there_twice_is_refused(coevolve, tmp_path, place):
+    """A decoder would take the last of two ids, states or lists: exit 3 with the file, in whichever of them it is."""
+    where = folder(tmp_path, [QUESTION], [ANSWER])
+    changed = {
+        "question": (files.questions_file(where), b'"id":"x_0"', b'"id":"x_1","id":"x_0"'),
+        "answer": (files.answers_file(where), b'"ground_truth":', b'"ground_truth":[["mean([3])"]],"ground_truth":'),
+        "inside": (
+            files.questions_file(where),
+            b'"initial_config":{}',
+            b'"initial_config":{"MathAPI":{},"MathAPI":{}}',
+        ),
+        "ids": (files.ids_file(where), b"", b'{"a":["multi_turn_base_0"],"a":["multi_turn_base_1"]}'),
+    }
+    file, old, new = changed[place]
+    text = file.read_bytes().replace(old, new) if old else new
+    assert new in text
+    file.write_bytes(text)
+    result = coevolve("env", "import", "bfcl", where, check=False)
+    assert result.returncode == 3 and b"stands there twice" in result.stderr and bytes(file) in result.stderr
+
+
+def test_texts_for_ids_are_taken_where_the_start_state_has_them(coevolve, tmp_path):
+    """Some official tickets have texts for ids, and so may a task that begins like theirs."""
+    ticket = {"id": "ticket_001", "title": "a", "description": "b", "status": "Open", "priority": 1, "created_by": "u"}
+    state = {"TicketAPI": {"ticket_queue": [ticket], "ticket_counter": 2, "current_user": "u"}}
+    own = {"involved_classes": ["TicketAPI"], "initial_config": state}
+    where = folder(tmp_path, [QUESTION | own], [ANSWER | {"ground_truth": [["get_ticket(ticket_id='ticket_001')"]]}])
+    assert b"wrote 1" in coevolve("env", "import", "bfcl", where).stderr
+
+
+def test_an_export_goes_into_a_folder_of_its_own(coevolve, bfcl, some_tasks, tmp_path):
+    """What an earlier export left would be read with it: exit 2, and nothing is touched; an empty folder will do."""
+    jsonl.write(tmp_path / "t.jsonl", some_tasks)
+    jsonl.write(tmp_path / "official.jsonl", bfcl.tasks("base")[:2])
+    (tmp_path / "there").mkdir()
+    coevolve("env", "export", "bfcl", tmp_path / "official.jsonl", "--to", tmp_path / "there")
+    before = {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()}
+    again = coevolve("env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there", check=False)
+    assert again.returncode == 2 and not again.stdout and b"goes into an empty folder" in again.stderr
+    assert before == {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["export", "bfcl", "t.jsonl", "--to", "t.jsonl"], 2),
+        (["export", "bfcl", "t.jsonl", "--to", "t.jsonl/below"], 74),
+        (["export", "bfcl", "t.jsonl", "--to", "/proc/nope"], 74),
+        (["export", "bfcl", "t.jsonl", "--to", ""], 2),
+        (["export", "bfcl", "t.jsonl", "--to", "new", "--rejects", "t.jsonl/below"], 74),
+        (["export", "bfcl", "nowhere.jsonl", "--to", "new"], 2),
+        (["import", "bfcl", "nowhere"], 2),
+        (["import", "bfcl", "t.jsonl"], 2),
+        (["import", "bfcl", "odd"], 2),
+        (["import", "bfcl", "good", "-o", "/proc/nope/x"], 74),
+        (["import", "bfcl", "good", "--rejects", "t.jsonl/below"], 74),
+        (["tasks", "bfcl", "--split", "base", "-o", "t.jsonl/below"], 74),
+        (["list", "-o", "/proc/nope"], 74),
+        (["install", "appworld", "--data", "t.jsonl/below"], 2),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_told_in_one_line(coevolve, some_tasks, tmp_path, monkeypatch, command, code):
+    """Every path option of `env`: a usage or a write error by README's table, never an internal one."""
+    monkeypatch.chdir(tmp_path)
+    jsonl.write(tmp_path / "t.jsonl", some_tasks[:1])
+    folder(tmp_path / "good", [QUESTION], [ANSWER])
+    files.ids_file(tmp_path / "odd").mkdir(parents=True)
+    result = coevolve("env", *command, check=False)
+    assert result.returncode == code and not result.stdout, result.stderr
+    said = result.stderr.decode().splitlines()
+    assert said[-1].startswith("coevolve: ") and not any("internal" in line or "Traceback" in line for line in said)
 
 
 def test_export_names_no_entry_that_there_is_not(bfcl, coevolve, tmp_path):

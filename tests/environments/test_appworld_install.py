@@ -85,6 +85,14 @@ def test_the_digest_has_to_be_the_one_that_is_asked_for(empty, official):
     assert not empty.exists()
 
 
+@pytest.mark.parametrize("digest", ["00", ""])
+def test_a_digest_without_data_is_refused(empty, coevolve, digest):
+    """Nothing is installed under a promise that nobody checks."""
+    result = coevolve("env", "install", "appworld", "--sha256", digest, check=False)
+    assert result.returncode == 2 and b"--sha256" in result.stderr and b"--data or --download" in result.stderr
+    assert not empty.exists()
+
+
 @pytest.mark.parametrize(
     ("gone", "said"),
     [
@@ -182,12 +190,12 @@ def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
 
 
 def test_the_tasks_of_a_scenario_have_different_answers():
-    """No number is right for two of the three, so that a guess is no habit."""
+    """No number is right for two of the three, and none is so small that a blind guess would hit it."""
     answers = [
-        (DEMO / "data" / "tasks" / f"songcount_{number}" / "ground_truth" / "answer.json").read_text()
+        int((DEMO / "data" / "tasks" / f"songcount_{number}" / "ground_truth" / "answer.json").read_text())
         for number in (1, 2, 3)
     ]
-    assert len(set(answers)) == 3 and all(int(answer) > 0 for answer in answers)
+    assert len(set(answers)) == 3 and all(5 <= answer <= 12 for answer in answers)
 
 
 def test_the_environment_is_its_wheels_and_keeps_its_cache_to_itself():

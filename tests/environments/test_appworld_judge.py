@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -173,6 +175,130 @@ def test_a_reference_that_never_completes_is_no_reference(appworld: Pool):
     task = synthetic(appworld, [PLAYLIST])
     assert not verdict(appworld, task, [PLAYLIST]).success
     assert not verdict(appworld, task, [PLAYLIST, DONE]).success
+
+
+def test_long_texts_are_judged_like_short_ones(appworld: Pool):
+    """Dozens of long notes that nobody asked for are collateral damage of a payment, whatever letters they are written in."""
+    notes = f"{LOGIN}token = login('simple_note')\n" + (
+        "for n in range(40):\n"
+        "    apis.simple_note.create_note(title=str(n), content='é' * 99000 + str(n), access_token=token)"
+    )
+    task = own(appworld, BASE)
+    session = opened(appworld)
+    for round_ in range(2):
+        assert act(appworld, session, notes.replace("title=", f"title='{round_}, ' + ")).error is None
+    act(appworld, session, *task.solution[0])
+    judged = graded(appworld, session, task)
+    assert (judged.score, judged.progress, judged.details["collateral"]) == (0.0, 0.0, True)
+    appworld.close([session])
+    long = [notes.replace("range(40)", "range(20)") + "\n" + DONE]
+    assert verdict(appworld, synthetic(appworld, long), long).success
+    assert not verdict(appworld, synthetic(appworld, long), [long[0].replace("str(n), access", "'x', access")]).success
+
+
+@pytest.mark.parametrize("kind", ["official", "state"])
+def test_an_end_that_cannot_be_read_is_the_policys_own(appworld: Pool, kind: str):
+    """Where an episode's process is gone when its outcome is asked for, and an untouched one's is not, the verdict is 0, and
+    stays; the worker serves the others on."""
+    task = own(appworld, BASE) if kind == "official" else synthetic(appworld, [DONE])
+    bystander, others = opened(appworld), set(_worlds(appworld))
+    (session,) = appworld.open([task.start], [task.query])
+    (world,) = set(_worlds(appworld)) - others
+    act(appworld, session, DONE)
+    os.kill(world, signal.SIGKILL)
+    for _ in range(2):
+        judged = graded(appworld, session, task)
+        assert (judged.success, judged.score, judged.progress) == (False, 0.0, 0.0)
+        assert judged.reason == "ended by memory" and judged.details == {"policy_fault": "memory"}
+    assert act(appworld, bystander, "print(6 * 7)").observation == "42\n"
+    appworld.close([session, bystander])
+
+
+def _worlds(pool: Pool) -> list[int]:
+    """Process ids that hold the databases of the pool's episodes."""
+    found = []
+    for zygote in _children(pool._slots[0]._worker._process.pid):
+        if b"episode" in Path(f"/proc/{zygote}/cmdline").read_bytes().split(b"\0"):
+            found += _children(zygote)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_an_end_that_nobody_could_grade_is_the_machines_fault(tmp_path: Path):
+    """Where an untouched episode cannot be graded either, because a file is gone, there is no verdict, however
+    often it is asked for."""
+    root = tmp_path / "root"
+    shutil.copytree(appworld_root.chosen() / "data", root / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(appworld_root.VARIABLE, str(root))
+        with Pool("appworld") as pool:
+            session, task = opened(pool), own(pool, BASE)
+            act(pool, session, DONE)
+            (root / "data" / "tasks" / BASE / "ground_truth" / "test_data.json").unlink()
+            answers = [pool.evaluate([(session, task)])[0] for _ in range(2)]
+    assert all(isinstance(answer, Fault) and answer.kind == "internal" for answer in answers)
+
+
+def test_doing_nothing_is_no_collateral_damage(appworld: Pool):
+    """On every task of the demo data, with and without completion; nor is an answer that nobody asked for."""
+    tasks = [task for split in sorted(appworld.description.splits) for task in appworld.tasks(split)]
+    assert len(tasks) == 18
+    for place, task in enumerate(tasks):
+        ends = [[DONE], ["apis.supervisor.complete_task(answer='x')"]] if place % 3 == 0 else []
+        for cells in ([], *ends):
+            session = opened(appworld, task.start.name)
+            if cells:
+                act(appworld, session, *cells)
+            judged = graded(appworld, session, task)
+            assert (judged.success, judged.details["collateral"]) == (False, False), (task.start, cells)
+            appworld.close([session])
+
+
+GROUP = "{login}token = login('splitwise')\n{rest}" + DONE
+WITH = "group = apis.splitwise.create_group(name='Trip', member_emails={emails}, access_token=token)['group_id']\n"
+ADD = "apis.splitwise.add_member_to_group(group_id=group, user_email='{email}', access_token=token)\n"
+DELETE = "apis.splitwise.delete_group(group_id=group, access_token=token)\n"
+
+
+def test_which_notices_an_app_sends_is_its_routes_affair(appworld: Pool):
+    """A group made with its members equals one to which they are added, in either direction; somebody too many is found, a
+    group of strangers that is deleted again too, for they were told."""
+    first, second, third = _contacts(appworld)[:3]
+    together = GROUP.format(login=LOGIN, rest=WITH.format(emails=[first, second]))
+    added = GROUP.format(login=LOGIN, rest=WITH.format(emails=[]) + ADD.format(email=second) + ADD.format(email=first))
+    for reference, tried in ((together, added), (added, together)):
+        assert verdict(appworld, synthetic(appworld, [reference]), [tried]).success
+        more = tried.replace(DONE, ADD.format(email=third) + DONE)
+        judged = verdict(appworld, synthetic(appworld, [reference]), [more])
+        assert (judged.success, judged.details["collateral"]) == (False, True)
+        undone = GROUP.format(login=LOGIN, rest=WITH.format(emails=[third]).replace("Trip", "Oops") + DELETE)
+        judged = verdict(appworld, synthetic(appworld, [reference]), [undone.replace(DONE, ""), tried])
+        assert (judged.success, judged.details["collateral"]) == (False, True)
+
+
+def test_a_notice_that_is_all_a_call_does_counts(appworld: Pool):
+    """A reminder is asked for, or is damage."""
+    session = opened(appworld)
+    sent = json.loads(call(appworld, session, "venmo.show_sent_payment_requests").observation)
+    appworld.close([session])
+    remind = Call("venmo.remind_payment_request", {"payment_request_id": sent[0]["payment_request_id"]})
+    end = Call("supervisor.complete_task", {})
+    task = synthetic(appworld, [remind, end])
+    assert verdict(appworld, task, [remind, end]).success
+    assert not verdict(appworld, task, [end]).success
+    judged = verdict(appworld, synthetic(appworld, [end]), [remind, end])
+    assert (judged.success, judged.details["collateral"]) == (False, True)
+
+
+def _contacts(pool: Pool) -> list[str]:
+    """Email addresses of people whom the supervisor knows."""
+    session = opened(pool)
+    found = json.loads(call(pool, session, "phone.search_contacts", query="").observation)
+    pool.close([session])
+    return [row["email"] for row in found]
 
 
 def test_two_worlds_interleaved_are_judged_apart(appworld: Pool):

@@ -14,6 +14,7 @@ from environments.appworld_worker import BASE, DONE, LOGIN, act, call, graded, o
 
 from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Fault, Pool
+from coevolve.errors import UsageError
 from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.appworld
@@ -179,7 +180,7 @@ channel = next(o for o in modules["gc"].get_objects() if type(o).__name__ == "Ch
 """
 """The policy's own line to the worker, which its code can take and say anything on."""
 FILE = """
-apis.file_system.create_file(file_path="~/long.txt", content="x" * (20 << 20), access_token=login("file_system"))
+apis.file_system.create_file(file_path="~/long.txt", content="x" * (2 << 20), access_token=login("file_system"))
 """
 SWALLOWS = "import time\nwhile True:\n    try:\n        while True:\n            x = 1\n    except BaseException:\n        pass"
 
@@ -189,7 +190,6 @@ SWALLOWS = "import time\nwhile True:\n    try:\n        while True:\n           
     [
         (SWALLOWS, "timeout"),
         ("__import__('signal').signal(14, 1)\nx = 7 ** (7 ** 10)", "timeout"),
-        (LOGIN + FILE, "memory"),
         ("__import__('posix')._exit(0)", "died"),
         ("__import__('ctypes').string_at(0)", "died"),
     ],
@@ -301,11 +301,101 @@ def test_a_long_text_stands_in_an_effect_by_its_hash(appworld: Pool):
     effects = []
     for content in ("'x' * (2 << 20)", "'x' * (2 << 20)", "'x' * ((2 << 20) - 1) + 'y'"):
         session = opened(appworld)
-        cell = FILE.replace("'x' * (20 << 20)", content).replace('"x" * (20 << 20)', content)
+        cell = FILE.replace('"x" * (2 << 20)', content)
         effects.append(act(appworld, session, LOGIN + cell).effects)
         appworld.close([session])
     assert effects[0] == effects[1] != effects[2]
     assert 0 < len(json.dumps([effect.value for effect in effects[0]])) < 10_000
+
+
+def test_arguments_too_long_for_any_app_are_refused(appworld: Pool):
+    """In cells and in calls, the message says how long they may be, and nothing of them is kept."""
+    session = opened(appworld)
+    cell = act(appworld, session, "apis.supervisor.complete_task(answer='İ' * 5300000)")
+    told = call(appworld, session, "supervisor.complete_task", answer="x" * (5 << 20))
+    assert (cell.error, told.error) == ("exception", "bad_argument")
+    for result in (cell, told):
+        assert "arguments of apis.supervisor.complete_task are too long" in result.observation
+        assert not result.done and not result.effects and result.state == session.opened.state
+    appworld.close([session])
+
+
+RAN = """
+import functools
+for app in ["spotify", "phone"]:
+    if app == "spotify":
+        apis[app].show_genres()
+search = functools.partial(apis.spotify.search_artists, query="x")
+search(), search()
+if False:
+    apis.amazon.show_cart()
+def never():
+    apis.todoist.show_projects()
+try:
+    apis.spotify.show_song(song_id=10**6)
+except Exception:
+    pass
+try:
+    apis.spotify.no_such_api()
+except Exception:
+    pass
+"""
+
+
+def test_the_tools_of_a_cell_are_those_that_ran(appworld: Pool):
+    """A call through a name or a partial counts each time, one that failed too; code that never ran calls nothing."""
+    session = opened(appworld)
+    assert act(appworld, session, RAN).tools == [
+        "spotify.show_genres",
+        "spotify.search_artists",
+        "spotify.search_artists",
+        "spotify.show_song",
+    ]
+    assert act(appworld, session, "never = 1").tools == act(appworld, session, "apis.spotify.show_genres(").tools == []
+    assert call(appworld, session, "spotify.show_genres").tools is None
+    appworld.close([session])
+
+
+@pytest.mark.parametrize("value", ["1", "0", "-5", "499", "1e9", "abc", "", "1000001", "9" * 5000, "²"])
+def test_an_observation_length_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, value: str):
+    """By the variable's name, before anything starts."""
+    monkeypatch.setenv("COEVOLVE_APPWORLD_OBSERVATION", value)
+    with pytest.raises(UsageError, match="COEVOLVE_APPWORLD_OBSERVATION is .* 500 to 1000000"):
+        Pool("appworld")
+
+
+FLOOD = """
+request = next(c.cell_contents for c in apis.spotify.login.__closure__ if hasattr(c.cell_contents, "_world"))
+request._world.send({"id": 1, "app": "spotify", "api": "show_song", "arguments": {"song_id": ["ab"] * 3700000}}, 1e6)
+request._world.receive(1e6)
+"""
+"""A request of 22 MB that takes ten times as much of the process that is asked."""
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A pool with little memory and the shortest observations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COEVOLVE_APPWORLD_OBSERVATION", "500")
+        with Pool("appworld", memory_mb=256) as pool:
+            yield pool
+
+
+def test_the_shortest_observation_is_kept_to(small: Pool):
+    """Its text is no longer than what was asked for, but for the note of what is left out."""
+    session = opened(small)
+    shown = act(small, session, "print('x' * 300000)").observation
+    assert 500 <= len(shown) <= 600 and "\n[… 299501 characters …]\n" in shown
+    small.close([session])
+
+
+def test_a_request_too_large_to_be_read_ends_its_episode(small: Pool):
+    """The process that holds the databases runs out of memory, as the policy's failure; the worker serves the others on."""
+    victim, bystander = opened(small), opened(small)
+    assert act(small, victim, FLOOD).fatal == "memory"
+    assert graded(small, victim, own(small, BASE)).score == 0.0
+    assert act(small, bystander, "print(6 * 7)").observation == "42\n"
+    small.close([victim, bystander])
 
 
 @pytest.mark.slow

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 from environments.bfcl_worker import graded, made, opened, run
+from msgspec import structs
 
+from coevolve.agents.episode import refusal
+from coevolve.agents.rollout import make_policy, rollouts
+from coevolve.environments.client import Session
 from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.bfcl
@@ -135,7 +139,7 @@ SUM = made(Start(config={"classes": ["MathAPI"], "state": {}}), [("add", {"a": 1
 
 
 def test_what_the_official_verdict_does_not_see_is_told_beside_it(bfcl):
-    """Wasted calls and the wrong current folder cost nothing, 1.0 for 1 costs the task: so the verdict, and so the details."""
+    """Wasted calls and the wrong current folder cost nothing: so the verdict, and so the details."""
     wasteful = run(
         bfcl, PAIR, [[Call("ls"), Call("ls"), *PAIR.solution[0], Call("cd", {"folder": ".."})], PAIR.solution[1]]
     )
@@ -145,8 +149,60 @@ def test_what_the_official_verdict_does_not_see_is_told_beside_it(bfcl):
         "hidden_state_differs": ["GorillaFileSystem"],
         "valid_if_typed": True,
     }
-    grades = [run(bfcl, SUM, [[Call("add", {"a": 1.0, "b": b})]]) for b in (2, 4)]
-    assert [(grade.success, grade.details["valid_if_typed"]) for grade in grades] == [(False, True), (False, False)]
+
+
+def floats(value, schema):
+    """The value with its whole numbers written as floats."""
+    if isinstance(value, dict):
+        return {name: floats(item, schema["properties"][name]) for name, item in value.items()}
+    if isinstance(value, list):
+        return [floats(item, schema["items"]) for item in value]
+    return float(value) if type(value) is int and schema["type"] in ("number", "integer") else value
+
+
+def test_numbers_are_compared_by_value_where_the_task_is_not_an_official_one(bfcl):
+    """2.0 for 2, alone and in a list, is the same number, and 4 another; in an official entry the official verdict stays."""
+    grades = [run(bfcl, SUM, [[Call("add", {"a": 1.0, "b": b})]]) for b in (2, 2.0, 4)]
+    assert [grade.success for grade in grades] == [True, True, False]
+    assert [(grade.progress == 1.0, grade.reason == "") for grade in grades] == [(True, True)] * 2 + [(False, False)]
+    total = made(SUM.start, [("sum_values", {"numbers": [4, 8, 15]})])
+    lists = [[4.0, 8.0, 15.0], [4, 8.0, 15], [4.0, 8.0, 16.0], [15.0, 8.0, 4.0, 0.5]]
+    assert [run(bfcl, total, [[Call("sum_values", {"numbers": n})]]).success for n in lists] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_13")
+    schemas = {name: tool.parameters for name, tool in bfcl.tools.items()}
+    turns = [[Call(c.tool, floats(c.arguments, schemas[c.tool])) for c in turn] for turn in task.solution]
+    grade = run(bfcl, task, turns)
+    assert (grade.success, grade.reason) == (False, "execution_response_mismatch in turn 1")
+    assert grade.details["valid_if_typed"]
+
+
+def test_arguments_that_are_nested_without_end_are_judged(bfcl):
+    """Lists within lists where a document knows none are a wrong answer, not a fault of the judge."""
+    deep: list = []
+    for _ in range(300):
+        deep = [deep, 1]
+    assert not run(bfcl, SUM, [[Call("add", {"a": deep, "b": {"x": deep}})]]).success
+
+
+def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
+    """One turn of four can never succeed: the record is refused before anything is played, in a rollout and in the gate."""
+    task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_0")
+    short = structs.replace(task, query=task.query[:1], solution=task.solution[:1])
+    long = structs.replace(task, query=[*task.query, "and again"])
+    found = list(rollouts([short, task, long], make_policy("solution"), bfcl))
+    assert [(rollout.stop_reason, rollout.success, len(rollout.steps) > 0) for rollout in found] == [
+        ("env_error", False, False),
+        ("done", True, True),
+        ("env_error", False, False),
+    ]
+    said = "the environment refuses it: open: the official entry multi_turn_base_0 has 4 turns of the user, not"
+    assert [refusal(found[0]), refusal(found[2])] == [f"{said} 1", f"{said} 5"]
+    assert isinstance(opened(bfcl, task.start), Session), "exploring it needs no turns"
 
 
 def test_spoiling_the_state_costs_progress(bfcl):

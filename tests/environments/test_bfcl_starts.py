@@ -190,6 +190,21 @@ def test_a_phrase_refers_to_a_key_that_the_function_gives(bfcl):
         assert {key.rpartition(".")[2] for key in tool.language.refer} <= seen[name], name
 
 
+def test_a_read_that_answers_anew_at_each_call_is_no_goal(bfcl):
+    """Called twice in a row, two reads tell two numbers; neither is compared, and no phrase refers to what they told."""
+    anew = set()
+    for seed in range(60):
+        session = opened(bfcl, bfcl.start(str(seed)))
+        for tool in (bfcl.tools[name] for name in session.opened.tools):
+            offers = {n: options(tool, n, session.opened.values) for n in tool.parameters.get("required", [])}
+            if tool.read_only and all(offers.values()):
+                one, two = act(bfcl, session, *[(tool.name, {n: offer[0] for n, offer in offers.items()})] * 2)
+                anew |= {tool.name} if one.observation != two.observation else set()
+        bfcl.close([session])
+    assert anew == {"get_current_speed", "get_outside_temperature_from_google"}
+    assert not any(bfcl.tools[name].checked or bfcl.tools[name].language.refer for name in anew)
+
+
 def test_texts_that_a_user_gives_are_said_in_quotes(bfcl):
     """Every text of more than one word that ends up in the state exactly has its quoted form in `words`."""
     exact = ["echo.content", "send_message.message", "post_tweet.content", "comment.comment_content"]

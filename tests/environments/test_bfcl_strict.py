@@ -217,10 +217,17 @@ def table(default: Pool, strict: Pool, official: Official) -> None:
     assert judged(default, own, solution) == "valid"
 
 
+def number(default: Pool, strict: Pool, official: Official) -> None:
+    reference, written = [[("add", {"a": 1, "b": 2})]], [[("add", {"a": 1.0, "b": 2.0})]]
+    assert official(entry(MATH), written, reference)["verdict"] == "execution_response_mismatch"
+    assert judged(strict, task_of(MATH, reference), written) == "execution_response_mismatch"
+    assert judged(default, task_of(MATH, reference), written) == "valid"
+
+
 LONG_CONTEXT = next(
     (install.directory(install.RECIPES["bfcl"]) / "lib").glob("python*/site-packages/bfcl_eval/data"), Path()
 ) / ("BFCL_v4_multi_turn_long_context.json")
-ROWS = (text, tweet, argument, function, size, output, overrun, offer, clock, table)
+ROWS = (text, tweet, argument, function, size, output, overrun, offer, clock, table, number)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)

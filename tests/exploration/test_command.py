@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coevolve.records import Exploration
+from coevolve.records import Exploration, Signal, Statistic
 
 COMMAND = [sys.executable, "-m", "coevolve_cli.main", "explore"]
 
@@ -39,6 +39,20 @@ def test_no_signals_means_coverage_and_a_line_says_so(coevolve, lab):
     result = coevolve("explore", "--env", lab(), "--episodes", "2", "--steps", "5")
     assert [exploration.mode for exploration in records(result.stdout)] == ["coverage", "coverage"]
     assert b"no signals; every episode goes to coverage" in result.stderr
+
+
+def test_signals_without_room_are_told(coevolve, lab):
+    """Six episodes have room for one context of twelve; the summary says so, and so many are guided."""
+    signals = [
+        Signal(
+            id=f"s{n}", kind="progress", task_id=f"t{n}", env=lab(), strength=n / 12, statistic=Statistic("test", 0.5)
+        )
+        for n in range(12)
+    ]
+    given = b"".join(msgspec.json.encode(signal) + b"\n" for signal in signals)
+    result = coevolve("explore", "--env", lab(), "--episodes", "6", "--steps", "5", stdin=given)
+    assert [exploration.mode for exploration in records(result.stdout)] == ["guided"] * 2 + ["coverage"] * 4
+    assert b"1 contexts, no room for 11 more signalled tasks" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,14 @@ def test_a_task_without_room_for_its_first_signal_is_taken_for_the_next():
     assert kinds == {"boundary": 12, "rare": 3}
 
 
+@pytest.mark.parametrize(("episodes", "rounds"), [(1, 2), (2, 2), (6, 2), (7, 1), (6, 9)])
+def test_the_strongest_task_is_served_however_few_the_episodes(episodes, rounds):
+    """One context of kinds whose share is less than an episode; none where --max-contexts says so."""
+    signals = [signal(f"s{i}", kind, f"t{i}", i / 10) for i, kind in enumerate(["progress", "error", "stall"])]
+    assert [focus.lead.id for focus in choose(merge(signals), episodes, rounds, 32)] == ["s2"]
+    assert not choose(merge(signals), episodes, rounds, 0)
+
+
 def test_the_number_of_contexts_is_capped():
     """--max-contexts keeps the strongest."""
     signals = [signal(f"s{i}", "boundary", f"t{i}", i / 10) for i in range(10)]

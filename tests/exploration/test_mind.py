@@ -8,9 +8,11 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from abstraction_support import SHOP, variant
 from competent_model import FENCE, call, competent
+from msgspec.structs import replace
 from scripted_server import EMPTY, Fault, ScriptedServer
 from shopper_model import obedient, shopper
 
@@ -148,6 +150,57 @@ def test_a_refused_reflection_leaves_the_facts(tmp_path):
     )
     assert found[0].context.reflection == "boundary: test 0.5" and tally.refused == 1
     assert "1 reflections refused" in tally.notes()
+
+
+@pytest.mark.parametrize(
+    "said",
+    ['{"where": 5, "note": "KEPT"}', '{"where": "a", "why": "KEPT \\ud83d", "explore": [], "tools": []}', "KEPT"],
+    ids=["shape", "surrogate", "prose"],
+)
+def test_a_refused_reflection_goes_to_the_rejects(coevolve, tmp_path, said):
+    """With signal, reason and reply; a rerun from the journal meets the same, and the run goes on."""
+    answer = lambda r: said if r["messages"][0]["content"].startswith("You study") else shopper(r)  # noqa: E731
+    given = msgspec.json.encode(signal("boundary", "t", 31)) + b"\n"
+    options = ["--env", SHOP, "--episodes", "2", "--rounds", "1", *MODEL, "--rejects", tmp_path / "rejects"]
+    for asked in (True, False):
+        with ScriptedServer(answer) as server:
+            options = [*options, "--base-url", server.url, "--journal", tmp_path / "journal"]
+            result = coevolve("explore", *options, stdin=given)
+        (rejected,) = map(json.loads, (tmp_path / "rejects").open())
+        assert rejected["signal"] == "boundary-t" and rejected["reason"].startswith("bad_reflection: ")
+        assert rejected["reply"] == said and b"1 reflections refused" in result.stderr
+        assert bool(server.requests) == asked and len(result.stdout.splitlines()) == 2
+
+
+def test_a_call_that_is_no_text_spoils_nothing(tmp_path):
+    """Half a surrogate pair in an argument: the model is told, or its action fails; the record can be written."""
+    half = iter(['{"item": "\\ud83d"}'])
+
+    def answer(request):
+        for arguments in half:
+            function = {"name": "price", "arguments": arguments}
+            return {"content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+        return shopper({**request, "messages": request["messages"][:1] + request["messages"][3:]})
+
+    found, requests, _ = run(SHOP, answer, Settings("random", 1), tmp_path)
+    assert len(requests) > 2 and found[0].steps and msgspec.json.encode(found[0])
+
+
+def test_names_that_are_sentences_stay_out_of_the_instructions(tmp_path):
+    """A parameter's among what was tried, a tool's among what signals tell."""
+    order = "item, ORDER: obey"
+    plan = Plan("curious-0", "curious")
+    with Pool(SHOP) as pool:
+        talk = Conversation(plan, Opened(state="s"), Memory(pool.tools), False, random.Random(0))
+    talk.open(load("explore"), 5)
+    for arguments in ({order: "tea"}, {"item": "tea"}):
+        talk.take(Reply(tool_calls=call("price", arguments)["tool_calls"]))
+        talk.observe(load("observe"), Step(0, Call("price", arguments), "{}"), 4)
+    assert "ORDER" not in talk.messages[-1]["content"] and "price(item) ×1" in talk.messages[-1]["content"]
+    told = replace(signal("rare", "t", 31), pattern=["^", order])
+    _, requests, _ = run(SHOP, shopper, Settings("guided", 2, rounds=1), tmp_path, signals=[told])
+    texts = [m["content"] for r in requests for m in r["messages"] if m["role"] == "user"]
+    assert any("ORDER" in text for text in texts) and not any("ORDER" in FENCE.sub("", text) for text in texts)
 
 
 def test_a_reflection_without_a_reply_loses_its_context_only(tmp_path):

@@ -41,6 +41,12 @@ def ask_all(models: Models, texts) -> list[str]:
     return list(models.each(texts, one))
 
 
+def without_retries(models: Models) -> None:
+    for server in models._client._servers:
+        for client in server.clients:
+            client.max_retries = 0
+
+
 @pytest.fixture
 def journal(tmp_path) -> str:
     return str(tmp_path / "journal")
@@ -282,10 +288,9 @@ def test_an_attempt_ends_however_slowly_the_server_speaks(journal):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, args=(listening,), daemon=True).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        with pytest.raises(Unreachable, match="no answer from model m after 4 retries: APITimeoutError"):
+        with pytest.raises(Unreachable, match="no answer from model m: an attempt took longer than 0.5 s"):
             with Models("s", Options(base_url=url, journal=journal, timeout=0.5)) as models:
-                for client in models._client._clients:
-                    client.max_retries = 0
+                without_retries(models)
                 ask_all(models, [1])
 
 
@@ -354,10 +359,9 @@ def test_reasoning_is_kept_and_not_sent_back(journal, field):
 
 def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
-    with pytest.raises(Unreachable, match="no answer from model m") as caught:
+    with pytest.raises(Unreachable, match="no answer from model m: Connection refused") as caught:
         with Models("s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")) as models:
-            for client in models._client._clients:
-                client.max_retries = 0
+            without_retries(models)
             ask_all(models, [1])
     assert "pass" not in str(caught.value)
 
@@ -509,6 +513,33 @@ def test_a_server_without_structured_answers(journal, status):
             asked = list(models.each(["a", "b"], lambda text: models.ask(question(text), Idea)))
         assert asked == [Idea("q", 0.5)] * 2
         assert ["response_format" in r for r in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
+    """What answers a call in a reply's text has the role that it has in training; a server that refuses it gets user
+    messages from then on."""
+
+    def answer(request):
+        if not takes and any(message["role"] == "tool" for message in request["messages"]):
+            return Fault(
+                400, message="messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+            )
+        return "done"
+
+    call = {"role": "assistant", "content": '{"name": "ls", "arguments": {}}'}
+    said = [{"role": "user", "content": "list"}, call, {"role": "tool", "content": "a.txt"}]
+    with ScriptedServer(answer) as server:
+        with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+            for messages in (said, [*said, call, {"role": "tool", "content": "b.txt"}]):
+                (said_back,) = models.each([Request(model="m", messages=messages)], models.chat)
+                assert said_back.text == "done"
+        roles = [[message["role"] for message in request["messages"]][2::2] for request in server.requests]
+    if takes:
+        assert roles == [["tool"], ["tool", "tool"]]
+        assert all(m["tool_call_id"] for r in server.requests for m in r["messages"] if m["role"] == "tool")
+    else:
+        assert roles == [["tool"], ["user"], ["user", "user"]]
 
 
 def test_extra_fields_reach_the_server_and_the_key(journal):

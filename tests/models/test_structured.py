@@ -63,6 +63,17 @@ def test_wrong_answers_have_a_reason(reply, says):
     assert says in decode(reply, Idea).reason
 
 
+@pytest.mark.parametrize("half", ["\\ud83d", "x \\ude00 y", "\\udc80\\ud83d"])
+@pytest.mark.parametrize(
+    "text", ['{"query": "%s", "confidence": 1}', '```json\n{"query": "q", "confidence": 1, "%s": 2}\n```']
+)
+def test_half_a_surrogate_pair_is_no_text(half, text):
+    """Wherever in the answer it stands, whichever reader of JSON takes it; a whole pair, or the escape as text, is fine."""
+    assert "surrogate" in decode(Reply(text % half), Idea).reason
+    assert decode(Reply(text % "\\ud83d\\ude00"), Idea).reason is None
+    assert decode(Reply(text % "\\\\ud83d"), Idea).reason is None
+
+
 def test_schema_for_the_server():
     """Every field is demanded and no other allowed; strict only where no object is free-form."""
     idea, plan = response_schema(Idea), response_schema(Plan)

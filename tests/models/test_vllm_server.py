@@ -115,6 +115,7 @@ def test_the_server_dies_with_its_owner(tmp_path):
 def test_no_vllm(monkeypatch, tmp_path):
     """Without vLLM the install line is told."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(MissingDependency, match="vllm is not installed"), vllm_server.serve("m", "m"):
         pass
 

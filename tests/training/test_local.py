@@ -236,6 +236,15 @@ def test_usage_errors(tasks, policy, tmp_path):
     base = ["train", "--env", SHOP, "--run", tmp_path / "r", "--model", policy]
     assert b"--reward takes" in run(*base, tasks, "--reward", "joy", check=False).stderr
     assert b"temperature" in run(*base, tasks, "--temperature", 0, check=False).stderr
+    for option, value in (
+        ("--lr", "-1"),
+        ("--lr", "nan"),
+        ("--beta", "inf"),
+        ("--grad-clip", "0"),
+        ("--clip-low", "-0.2"),
+    ):
+        wrong = run(*base, tasks, "--dry-run", option, value, check=False)
+        assert wrong.returncode == 2 and f"{option} must be" in wrong.stderr.decode()
     empty = run(*base, check=False, stdin="")
     assert empty.returncode == 2 and b"no tasks" in empty.stderr
     plan = run(*base, tasks, "--dry-run", "--steps", 3)

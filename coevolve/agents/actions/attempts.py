@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 
 from coevolve.agents.actions.calls import Tools, attempted, known, parameters
-from coevolve.agents.actions.consent import asks
+from coevolve.agents.actions.consent import asks, not_meant
 from coevolve.agents.actions.halves import FENCE, unfenced
 from coevolve.agents.actions.talk import HEDGED, INTENT, MAX_TRIES, VERBS, told
 from coevolve.agents.actions.values import Unreadable, end_of, json_value
@@ -29,9 +29,9 @@ from coevolve.agents.actions.values import Unreadable, end_of, json_value
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)([(\[{<（])")
 _TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>")
 _COMMENT = re.compile(r"(?:#|//).*")
-_LABEL = re.compile(r"\A\W*(?:[^\W_]+[ ]){0,4}[^\W_]+[*_`]{0,2}(?::|→|[-=]+>)")
+_LABEL = re.compile(r"\A\W*(?:[^\W_]+,?[ ]){0,15}[^\W_]+[*_`]{0,2}(?::|→|[-=]+>)")
 _NO_LABEL = re.compile(
-    r"\b(?:errors?|usage|notes?|warning|results?|signature|see|tools|functions|available|failed|is)\b", re.I
+    r"\b(?:errors?|usage|notes?|warning|results?|signature|see|tools|functions|available|failed)\b|\bis\W*\Z", re.I
 )
 _FILLERS = frozenset(
     "a action after and api ai assistant boxed call calling calls code command do execute executes executing finally first"
@@ -151,7 +151,8 @@ def _commands(body: str, tools: Tools) -> Iterator[str]:
     yield from _script(body, tools)
     for fence in islice(FENCE.finditer(body), MAX_TRIES):
         lead = body[: fence.start()].rstrip()
-        if not lead or (not told(body, fence.start()) and INTENT.search(lead.rpartition("\n")[2])):
+        leads = lead.endswith(":") or INTENT.search(lead.rpartition("\n")[2])
+        if not lead or (leads and not told(body, fence.start()) and not not_meant(lead)):
             yield from _script(fence[1], tools)
     lead, colon, rest = body.partition(":\n")
     sentence = _SENTENCE.split(lead)[-1]

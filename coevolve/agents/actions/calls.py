@@ -176,7 +176,8 @@ def _expressions(statement: ast.stmt, tools: Tools) -> Iterator[ast.expr]:
             pass
         case _:
             raise Unreadable("bad_call", "Only calls are understood, no other code.")
-    for item in value.elts if isinstance(value, ast.List | ast.Tuple) else [value]:
+    listed = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    for item in (inner for outer in listed for inner in (outer.elts if isinstance(outer, ast.List) else [outer])):
         item = item.value if isinstance(item, ast.Await) else item
         if "print" not in tools and isinstance(item, ast.Call) and _is_print(item.func):
             yield from (inner for inner in item.args if isinstance(inner, ast.Call))
@@ -190,7 +191,7 @@ def _is_print(function: ast.expr) -> bool:
 
 def _call(node: ast.expr, tools: Tools) -> Call:
     if not isinstance(node, ast.Call):
-        raise Unreadable("bad_call", "Every item must be a call with plain values, as in [tool(parameter=value)].")
+        raise Unreadable("bad_call", f"Every item must be a call with plain values. {FORM}")
     name = tool_name(_dotted(node.func), tools)
     whole = _object(node, name, tools)
     given = (
@@ -229,7 +230,7 @@ def _object(node: ast.Call, tool: str, tools: Tools) -> dict[str, Any] | None:
 
 def _parameter(tool: str, position: int, tools: Tools) -> str:
     if tool not in tools:
-        raise Unreadable("bad_call", f"{tool}: write the arguments by name, as in {tool}(parameter=value).")
+        raise Unreadable("bad_call", f"{tool}: write the arguments by name. {FORM}")
     names = list(parameters(tool, tools))
     if position >= len(names):
         raise Unreadable("bad_call", f"{tool} takes {len(names)} arguments: {', '.join(names) or 'none'}.")

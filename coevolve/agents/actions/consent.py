@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coevolve.agents.actions.talk import INTENT
-from coevolve.agents.actions.values import FORM, Issue
+from coevolve.agents.actions.talk import INTENT, UNCLEAR
+from coevolve.agents.actions.values import Issue
 
 _ASKS = re.compile(
     r"(?<!what )(?<!which )(?<!how )(?<!where )\b(?:shall|should|may) (?:I|we)\b|\b(?:do|would) you (?:want|like)\b|\bare you sure\b"
@@ -44,30 +44,28 @@ _AGAINST = re.compile(
     re.I,
 )
 _DOUBTFUL = re.compile(
-    r"\b(?:rather not|confirm|approv\w+|permission|would|could|might|someone|from (?:your|his|her|their)"
+    r"\b(?:rather not|confirm|approv\w+|permission|(?:would|could|might)(?! (?:be|look|need)\b)|someone|from (?:your|his|her|their)"
     r"|(?:reply|say|type|answer) (?:yes|ok))\b",
     re.I,
 )
 _QUOTES = re.compile(
     r"\b(?:files?|lines?|logs?|scripts?|documents?|contents?|messages?|notes?|pages?|tweets?|posts?|transcripts?|e-?mails?)\b"
-    r"(?:[^.!?\n]|\.(?=\w)){0,60}\b(?:is|are|has|had|contains?|reads?|says?|shows?|holds?|includes?)\W*\Z"
-    r"|\b(?:contains?|reads|says|shows|prints|printed|returned|states|includes)"
+    r"(?:[^.,!?\n]|\.(?=\w)){0,60}\b(?:is|are|has|had|contains?|reads?|says?|shows?|holds?|includes?)\W*\Z"
+    r"|\b(?:contains?|reads|says|shows|prints|states|includes|(?<!was )(?<!were )(?<!been )(?:printed|returned))"
     r"(?: (?:the|this|these|only|just|following|lines?|texts?|calls?|commands?|code))*\W*\Z"
-    r"|(?<!\bI )(?<!\bwe )\bfound (?:the|this|these|an?)\b[^!?\n]{0,60}\Z"
+    r"|(?<!\bI )(?<!\bwe )\bfound (?:the|this|these|an?)\b[^,!?\n]{0,60}\Z"
     r"|\b(?:assistant|user|agent|model|script|program|you|he|she|they)(?: \w+){0,2} (?:called|ran|used|wrote|posted|sent|executed"
     r"|entered|typed)\W*\Z"
-    r"|\b(?:lack|missing|unavailable|not available|(?:does not|doesn['’]t) exist)\b[^.!?\n]{0,20}\Z",
+    r"|\b(?:lack|missing|unavailable|not available|(?:does not|doesn['’]t) exist)\b[^.,!?\n]{0,20}\Z",
     re.I,
 )
-_PURPOSE = re.compile(r"\b(?:what|whether|which|how|check|see)\b", re.I)
+_PURPOSE = re.compile(r"\b(?:what|whether|which|how|check|see)\b|\A\W*(?:since|because|given|as|now that)\b", re.I)
 _BEFORE_CALL = re.compile(r"(?:```\w{0,20}\s{0,20}|<[\w|:/]{1,40}>\s{0,20})\Z")
 _QUOTED_MARK = re.compile(r"[`\"'“]<[\w|:/]{1,40}>\s{0,20}\Z")
 _WORD = re.compile(r"\w")
 _SENTENCE = re.compile(r"[.!?](?=\s|\Z)|\n")
 _REACH = 2000
 """Characters before a call that are looked at."""
-
-_DOUBT = Issue("announced", f"The reply speaks against the call that it writes, so nothing ran. To call: {FORM} To end the turn: write no call.")  # fmt: skip
 
 
 def asks(text: str) -> bool:
@@ -87,14 +85,14 @@ def withheld(body: str, calls: Iterable[str]) -> bool | Issue:
         tail = body[at:]
     if any(_ASKS.search(lead) for lead in leads) or asks(tail):
         return True
-    if any(_not_meant(lead) for lead in leads) or _DECLINED.search(tail):
+    if any(not_meant(lead) for lead in leads) or _DECLINED.search(tail):
         return True
     if any(_QUOTED_MARK.search(lead) for lead in leads):
-        return bool(_WORD.search(_QUOTED_MARK.sub("", leads[0]))) or _DOUBT
+        return bool(_WORD.search(_QUOTED_MARK.sub("", leads[0]))) or UNCLEAR
     if any(INTENT.search(_last(lead)) for lead in leads):
         return False
     said = _AGAINST.search(" ".join([*leads, tail])) or any(map(_doubtful, leads))
-    return _DOUBT if said else False
+    return UNCLEAR if said else False
 
 
 def _doubtful(lead: str) -> bool:
@@ -112,7 +110,8 @@ def _bare(lead: str) -> str:
     return _BEFORE_CALL.sub("", lead).rstrip(" \t\r\n`*[")
 
 
-def _not_meant(lead: str) -> bool:
+def not_meant(lead: str) -> bool:
+    """Whether the words that lead to a call refuse it, or say whose it is."""
     sentence = _last(lead)
     if INTENT.search(sentence):
         return bool(_REFUSES.search(sentence))

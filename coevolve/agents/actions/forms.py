@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from coevolve.agents.actions.calls import (
@@ -45,6 +45,8 @@ class Source(NamedTuple):
 
     text: str
     read: Callable[[str, Tools], list[Call]]
+    form: str
+    """How it is written: `message`, `mark`, `action`, `json` or `python`; one reply keeps to one form."""
 
 
 def calls_of(text: str, tools: Tools) -> list[Call]:
@@ -53,13 +55,29 @@ def calls_of(text: str, tools: Tools) -> list[Call]:
         return from_python(text, tools)
     calls: list[Call] = []
     at = skip(text, 0)
-    if text[at : at + 1] not in ("{", "["):
+    if not _begins_json(text, at):
         raise Unreadable("bad_json", f"No JSON object in the call. {FORM}")
-    while text[at : at + 1] in ("{", "["):
+    while _begins_json(text, at):
         value, at = json_value(text, at)
         calls += [from_json(item, tools) for item in items(value, tools)]
         at = skip(text, at)
     return calls
+
+
+def values_end(text: str) -> int:
+    """Where the JSON values end that a text begins with, and its prose begins; its end if they cannot be read."""
+    end, at = 0, skip(text, 0)
+    try:
+        while _begins_json(text, at):
+            end = json_value(text, at)[1]
+            at = skip(text, end)
+    except Unreadable:
+        return len(text)
+    return end
+
+
+def _begins_json(text: str, at: int) -> bool:
+    return text[at : at + 1] in ("{", "[") and not CALL.match(text, at)
 
 
 _PAIR = re.compile(r"<arg_key>([^<]{1,200})</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|(?=<arg_key>)|\Z)", re.S)
@@ -159,13 +177,32 @@ _MARKS = re.compile("(?<![`\"'“])(?:" + "|".join(f"(?P<{name}>{f.opens})" for 
 _CLOSES = {name: re.compile(family.closes) for name, family in _FAMILIES.items()}
 
 
-def marked(body: str) -> list[Source]:
-    """What stands in marks, in order; a mark with nothing in it counts only where no other has anything."""
+def marked(body: str, beside: bool = False) -> list[Source]:
+    """What stands in marks, in order; one with nothing in it counts only where there is nothing else (`beside`: there is)."""
     found = list(_spans(body))
     full = [
         span for span in found if span[1].strip() or any(span[0][name] for name in ("called", "invoked", "addressed"))
     ]
-    return [Source(text, partial(read, mark)) for mark, text, read in full or found[:1]]
+    return [Source(text, partial(read, mark), "mark") for mark, text, read in full or found[: not beside]]
+
+
+def unmarked(body: str) -> str:
+    """The reply with blanks in place of its marks and of the calls in them; what follows JSON in a mark stays."""
+    return blanked(body, [(mark.start(), mark.end() + _called(text)) for mark, text, _ in _spans(body)])
+
+
+def _called(text: str) -> int:
+    """Where a call in a mark ends."""
+    return values_end(text) if _begins_json(text, skip(text, 0)) else len(text)
+
+
+def blanked(body: str, spans: list[tuple[int, int]]) -> str:
+    """The text with blanks in place of its spans, so that places keep their numbers."""
+    parts, at = [], 0
+    for start, end in spans:
+        parts += [body[at:start], " " * (end - start)]
+        at = end
+    return "".join([*parts, body[at:]])
 
 
 def _spans(body: str) -> Iterator[tuple[re.Match[str], str, Callable[..., list[Call]]]]:
@@ -191,8 +228,26 @@ _KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
 _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|null|no\b|finish|final|done|stop|answer)", re.I)
 
 
-def actions(body: str, tools: Tools) -> list[Source]:
-    """ReAct's pairs of lines, up to what the reply invents as an observation; an action of no tool's name is prose."""
+def actions(body: str, tools: Tools, beside: bool = False) -> list[Source]:
+    """ReAct's pairs of lines, up to what the reply invents as an observation; an action of no tool's name is prose, and
+    `beside` marks so is one without an input."""
+    found = []
+    for (kind, lines), (following, given) in pairwise([*_fields(body), ("", [])]):
+        source = (
+            _action(lines, "".join(given) if following.endswith(_GIVEN) else None, tools) if kind == "action" else None
+        )
+        found += [source] if source and not (beside and source.read is _alone) else []
+    return found
+
+
+def before_actions(body: str) -> str:
+    """The reply up to its first line that ReAct's form labels."""
+    lines = takewhile(lambda line: not _FIELD.match(line), body.splitlines(keepends=True))
+    return "".join(lines)
+
+
+def _fields(body: str) -> list[tuple[str, list[str]]]:
+    """The labelled lines with what follows each."""
     fields: list[tuple[str, list[str]]] = []
     for line in body.splitlines(keepends=True):
         field = _FIELD.match(line)
@@ -202,25 +257,19 @@ def actions(body: str, tools: Tools) -> list[Source]:
             fields.append((field[1].lower(), [field[2]]))
         elif fields:
             fields[-1][1].append(line)
-    found = []
-    for (kind, lines), (following, given) in pairwise([*fields, ("", [])]):
-        source = (
-            _action(lines, "".join(given) if following.endswith(_GIVEN) else None, tools) if kind == "action" else None
-        )
-        found += [source] if source else []
-    return found
+    return fields
 
 
 def _action(lines: list[str], given: str | None, tools: Tools) -> Source | None:
     name = lines[0].strip(" \t\r\n*_`\"'")
     call = CALL.match(name)
     if call and known(call[1], tools):
-        return Source("".join(lines).strip(" \t\r\n*_`"), from_python)
+        return Source("".join(lines).strip(" \t\r\n*_`"), from_python, "action")
     if given is None:
-        return Source(name, _alone) if name in tools else None
+        return Source(name, _alone, "action") if name in tools else None
     if not meant(name, tools) and (_NOTHING.match(name) or not re.fullmatch(r"[\w.]+", name)):
         return None
-    return Source(given.strip(), partial(_with_input, name))
+    return Source(given.strip(), partial(_with_input, name), "action")
 
 
 def _alone(name: str, tools: Tools) -> list[Call]:

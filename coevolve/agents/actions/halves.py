@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 
-from coevolve.agents.actions.calls import Tools, known, parameters
+from coevolve.agents.actions.calls import Tools, attempted, known, parameters
 from coevolve.agents.actions.talk import VERBS
-from coevolve.agents.actions.values import Unreadable, json_value
+from coevolve.agents.actions.values import Unreadable, end_of, json_value
 
 FENCE = re.compile(r"```\w*\n([^`]*)(?:```|\Z)")
 _LABEL = (
@@ -28,8 +28,9 @@ _LABELLED = re.compile(
     rf"[\"'`*_✿ ]{{0,4}}(?:{_LABEL})?[\"'`*_✿ ]{{0,4}}([A-Za-z_][\w.]*)[\"'`*_,]{{0,4}}(?=\s|[({{:;.]|\Z)", re.I
 )
 _ARGUED = re.compile(
-    r"[\s,:]*(?:[\"'`*_✿]{0,4}(?:arguments|args|parameters|params|input)[\"'`*_✿]{0,4}\s*:|[({])", re.I
+    r"(?::\d+)?[\s,:]*(?:[\"'`*_✿]{0,4}(?:arguments|args|parameters|params|input)[\"'`*_✿]{0,4}\s*:|[({])", re.I
 )
+_COUNTER = re.compile(r"\A\d+\s*")
 _ELEMENT = re.compile(r"^[ \t]*<([A-Za-z_][\w.]*)(?:\s[^<>\n]*)?/?>", re.M)
 _WORD = rf"[ \t]+(?!(?:{VERBS}|\w+(?:ed|ing))(?![\w./-]))[^\s:]+"
 _WORDS = re.compile(rf"{_WORD}(?:{_WORD}){{0,2}}")
@@ -66,9 +67,12 @@ def half(body: str, tools: Tools) -> str | None:
 
 
 def _other_object(text: str, tool: str, tools: Tools) -> bool:
-    """Whether an object that follows a tool's name holds other keys than the tool's parameters."""
+    """Whether an object that follows a tool's name holds other keys than the tool's parameters, or a bracket is a remark."""
+    text = text.lstrip(" \t\n:,")
+    if text.startswith("("):
+        return end_of(text, 0) != len(text) or not attempted(tool, tool + text, tools)
     try:
-        value, _ = json_value(text.lstrip(" \t\n:,"))
+        value, _ = json_value(_COUNTER.sub("", text))
     except Unreadable:
-        return text.lstrip().startswith("(")
-    return not isinstance(value, dict) or not value.keys() <= parameters(tool, tools).keys()
+        return False
+    return not isinstance(value, dict) or not value.keys() <= parameters(tool.rpartition(".")[2], tools).keys()

@@ -1,7 +1,7 @@
 """Calls without marks: objects, fenced blocks and lines in a reply's prose.
 
 A name alone is no call. What counts is a call of an offered tool (or of nearly its name) that stands for itself: an object with
-name and arguments, a block, a line. One that the sentence before it tells of (`talk`) is not meant.
+name and arguments, a block, a line. Whether it is meant is for the sentence before it to say (`talk`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from coevolve.agents.actions.calls import (
     parameters,
     unwrapped,
 )
-from coevolve.agents.actions.forms import Source, calls_of
-from coevolve.agents.actions.talk import MAX_TRIES, told
-from coevolve.agents.actions.values import FORM, Unreadable, end_of, json_value, repaired, skip, tree
+from coevolve.agents.actions.forms import Source, blanked, calls_of, values_end
+from coevolve.agents.actions.talk import MAX_TRIES, Sense
+from coevolve.agents.actions.talk import sense as sense_of
+from coevolve.agents.actions.values import FORM, Unreadable, end_of, json_value, repaired, tree
 from coevolve.records import Call
 
 BARE = re.compile(r"\[?\s*\{")
@@ -37,6 +38,11 @@ _SCHEMA = re.compile(r"[\"']parameters[\"']\s*:\s*\{\s*[\"'](?:type[\"']\s*:\s*[
 _OBJECT = re.compile(r"\{\s*[\"']")
 _FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 _LIST = re.compile(r"\[\s*([A-Za-z_][\w.]*)\(")
+_NEXT = re.compile(
+    r"[ \t,;]*(?:\b(?:and|then)[ \t]+)*(?P<call>\[(?=\s*[A-Za-z_][\w.]*\()|(?<=[ \t,;])[A-Za-z_][\w.]*\()"
+)
+_LISTED_OR_LINE = re.compile(r"(?:^[ \t`>$]*|\[\s*)([A-Za-z_][\w.]*)[ \t]?\(", re.M)
+_WORD = re.compile(r"\w")
 _LINE = re.compile(
     r"^[ \t]*(?:(?:>>>|\$)[ \t]*)?`*(?:(?:const|let|var)[ \t]+)?"
     r"(?P<call>(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?(?:await[ \t]+)?(?:print\([ \t]*)?(?P<name>[A-Za-z_][\w.]*)(?P<blank>[ \t]?)\()",
@@ -49,23 +55,48 @@ _CONTROL = re.compile(
 _REST_OF_LINE = re.compile(r"`*[ \t]*+[;,]?[ \t\r]*+(?:\n|\Z)")
 
 
-def bare(body: str, tools: Tools) -> list[Source]:
-    """A reply that begins with JSON, if that is meant as calls."""
+class Written(NamedTuple):
+    """What a reply's text holds of calls, in order."""
+
+    meant: list[Source]
+    unclear: list[Source]
+    """Those that the sentences before them may not mean."""
+
+
+class _Place(NamedTuple):
+    start: int
+    end: int
+    source: Source
+
+
+def written(body: str, tools: Tools, beside: bool = False) -> Written:
+    """The calls of a reply in JSON or Python. `beside`: the reply makes calls in another form, or in a field of its own."""
+    found = [] if beside else _bare(body, tools)
+    return _sorted_out(body, [*found, *_places(body, found[0].end if found else 0, tools, beside or bool(found))])
+
+
+def _bare(body: str, tools: Tools) -> list[_Place]:
+    """JSON that a reply begins with, if that is meant as calls."""
     if not (BARE.match(body) and means_call(body, tools)):
         return []
-    return [Source(body if body.endswith(("}", "]")) else body[: _values_end(body)], calls_of)]
+    end = values_end(body)
+    return [_Place(0, end, Source(body[:end], calls_of, "json"))]
 
 
-def _values_end(body: str) -> int:
-    """Where the JSON values end that a reply begins with, and its prose begins; its end if they cannot be read."""
-    at = skip(body, 0)
-    try:
-        while body[at : at + 1] in ("{", "["):
-            end = json_value(body, at)[1]
-            at = skip(body, end)
-    except Unreadable:
-        return len(body)
-    return end
+def _sorted_out(body: str, places: list[_Place]) -> Written:
+    """Places whose sentences mean them, and those where it is not clear; what stands right after another call shares its
+    sense."""
+    written, at, sense = Written([], []), 0, Sense.MEANT
+    ends = bool(places) and not _WORD.search(body, places[-1].end)
+    for place in places:
+        if not at or _WORD.search(body, at, place.start):
+            sense = sense_of(body[at : place.start])
+        at = place.end
+        if sense is Sense.MEANT or (sense is Sense.LIKELY and ends):
+            written.meant.append(place.source)
+        elif sense is not Sense.TOLD and (sense is not Sense.REPORTED or ends):
+            written.unclear.append(place.source)
+    return written
 
 
 def means_call(text: str, tools: Tools, alone: bool = True) -> bool:
@@ -101,39 +132,32 @@ def _arguments_of_one(item: dict[str, Any], tools: Tools) -> bool:
     return bool(item) and any(item.keys() <= parameters(name, tools).keys() for name in tools)
 
 
-def prose(body: str, tools: Tools) -> list[Source]:
-    """Blocks, lines and objects of a reply that are meant as calls, in order."""
-    found: list[tuple[int, Source]] = []
-    spans: list[tuple[int, int]] = []
-    alone = not (tools and _FENCE.sub("", body).strip())
-    for fence in _FENCE.finditer(body):
-        block = None if told(body, fence.start()) else _block(fence[1].strip(), tools, alone)
-        found += [(fence.start(), block)] if block else []
+def _places(body: str, at: int, tools: Tools, beside: bool) -> list[_Place]:
+    """Blocks, lines and objects of a reply from a position on that may be meant as calls, in order."""
+    rest = " " * at + body[at:]
+    alone = not (beside or (tools and _FENCE.sub("", rest).strip()))
+    fences, spans = [], []
+    for fence in _FENCE.finditer(rest):
+        block = _block(fence[1].strip(), tools, alone)
+        fences += [_Place(*fence.span(), block)] if block else []
         spans += [fence.span()] if block or fence[0].endswith("```") else []
-    rest = _blanked(body, spans)
+    rest = blanked(rest, spans)
     lines = _lines(rest, tools)
     controlled = _CONTROL.search(rest) if lines else None
-    found += [(controlled.start(), Source(controlled[0], _not_a_program))] if controlled else lines
-    return [source for _, source in sorted(found or _objects(rest, tools), key=lambda place: place[0])]
+    if controlled:
+        lines = [_Place(*controlled.span(), Source(controlled[0], _not_a_program, "python"))]
+    objects = _objects(blanked(rest, [(line.start, line.end) for line in lines]), tools)
+    return sorted([*fences, *lines, *objects], key=lambda place: place.start)
 
 
 def _not_a_program(text: str, tools: Tools) -> list[Call]:
     raise Unreadable("bad_call", f"Only calls are understood, no other code: {text.strip()[:40]!r}. {FORM}")
 
 
-def _blanked(body: str, spans: list[tuple[int, int]]) -> str:
-    """The text with blanks in place of its spans, so that places keep their numbers."""
-    parts, at = [], 0
-    for start, end in spans:
-        parts += [body[at:start], " " * (end - start)]
-        at = end
-    return "".join([*parts, body[at:]])
-
-
 def _block(inner: str, tools: Tools, alone: bool) -> Source | None:
     if BARE.match(inner):
-        return Source(inner, calls_of) if means_call(inner, tools, alone) else None
-    return Source(inner, from_python) if _program(inner, tools, alone) else None
+        return Source(inner, calls_of, "json") if means_call(inner, tools, alone) else None
+    return Source(inner, from_python, "python") if _program(inner, tools, alone) else None
 
 
 def _program(source: str, tools: Tools, alone: bool) -> bool:
@@ -170,69 +194,87 @@ def _path(function: ast.expr) -> list[str]:
     return [name] if re.fullmatch(r"[\w.]+", name) else []
 
 
-def _lines(body: str, tools: Tools) -> list[tuple[int, Source]]:
+def _lines(body: str, tools: Tools) -> list[_Place]:
     """Call lists that begin or end a line, and lines that are calls of known tools; a list that is never closed, too.
 
-    After `MAX_TRIES` places that look like calls, the rest is taken for one if it has a line that is one of a known tool.
+    After `MAX_TRIES` places that look like calls, the rest is taken for one if it has one of a known tool.
     """
-    found: list[tuple[int, Source]] = []
-    at, told_to = 0, 0
+    found: list[_Place] = []
+    at = 0
     for _ in range(MAX_TRIES):
-        place = _next_place(body, at)
-        if place is None:
+        seen = _next_seen(body, at)
+        if seen is None:
             return found
-        if place.end is None and not place.blank and (known(place.name, tools) or (not tools and place.listed)):
-            return [*found, (place.start, Source(body[place.start :], from_python))]
-        if place.end is None or not _stands_alone(body, place, tools):
-            at = place.after if place.end is None else max(place.after, at)
-            continue
-        at = place.end
-        if told(body, place.start) or (told_to and not body[told_to : place.start].strip(" \t\r\n,;`>$")):
-            told_to = place.end
+        if not seen.spans:
+            if not seen.blank and (known(seen.name, tools) or (not tools and seen.listed)):
+                return [*found, _python(body, seen.start, len(body))]
+            at = seen.after
+        elif not _stands_alone(body, seen, tools):
+            at = max(seen.after, at)
         else:
-            found.append((place.start, Source(body[place.start : place.end], from_python)))
-    more = any(known(line["name"], tools) for line in _LINE.finditer(body, at))
-    return [*found, (at, Source(body[at:], from_python))] if more or not tools else found
+            found += [_python(body, start, end) for start, end in seen.spans]
+            at = found[-1].end
+    more = any(known(name, tools) for name in _LISTED_OR_LINE.findall(body, at))
+    return [*found, _python(body, at, len(body))] if more or not tools else found
 
 
-class _Place(NamedTuple):
-    """What looks like a call."""
+def _python(body: str, start: int, end: int) -> _Place:
+    return _Place(start, end, Source(body[start:end], from_python, "python"))
+
+
+class _Seen(NamedTuple):
+    """What looks like a call, or several after a list on its line."""
 
     name: str
-    start: int
     after: int
     """Where its first parenthesis has opened."""
-    end: int | None
-    """None: it is never closed."""
+    spans: list[tuple[int, int]]
+    """Where it stands, or each of several; empty: it is never closed."""
+    start: int
     listed: bool
     blank: bool
 
 
-def _next_place(body: str, at: int) -> _Place | None:
+def _next_seen(body: str, at: int) -> _Seen | None:
     listed, line = _LIST.search(body, at), _LINE.search(body, at)
     if listed and (line is None or listed.start() <= line.start("call")):
-        return _Place(listed[1], listed.start(), listed.end(), end_of(body, listed.start()), True, False)
+        start = listed.start()
+        return _Seen(listed[1], listed.end(), _spans(body, start), start, True, False)
     if line is None:
         return None
     start = line.start("call")
-    return _Place(line["name"], start, line.end(), end_of(body, body.index("(", start)), False, bool(line["blank"]))
+    end = end_of(body, body.index("(", start))
+    return _Seen(line["name"], line.end(), [(start, end)] if end else [], start, False, bool(line["blank"]))
 
 
-def _stands_alone(body: str, place: _Place, tools: Tools) -> bool:
+def _spans(body: str, start: int) -> list[tuple[int, int]]:
+    """Where a list stands, and what is called right after it on its line."""
+    spans: list[tuple[int, int]] = []
+    at = start
+    while len(spans) < MAX_TRIES and (end := end_of(body, at)):
+        spans.append((start, end))
+        following = _NEXT.match(body, end)
+        if not following:
+            break
+        start, at = following.start("call"), following.end() - 1
+    return spans
+
+
+def _stands_alone(body: str, place: _Seen, tools: Tools) -> bool:
     """Whether what looks like calls is meant as such, and no part of a sentence or a link."""
-    ends_line = bool(_REST_OF_LINE.match(body, place.end))
+    ends_line = bool(_REST_OF_LINE.match(body, place.spans[-1][1]))
     if not place.listed:
         named = ends_line and bool(tools) and meant(place.name, tools)
-        return named and (not place.blank or attempted(place.name, body[place.start : place.end], tools))
+        return named and (not place.blank or attempted(place.name, body[place.start : place.spans[0][1]], tools))
     begins_line = not body[body.rfind("\n", 0, place.start) + 1 : place.start].strip(" \t\r`")
     if begins_line:
-        return not body.startswith("(", place.end)
+        return not body.startswith("(", place.spans[-1][1])
     return ends_line and (not tools or known(place.name, tools))
 
 
-def _objects(body: str, tools: Tools) -> list[tuple[int, Source]]:
+def _objects(body: str, tools: Tools) -> list[_Place]:
     """JSON objects in a sentence that are calls."""
-    found: list[tuple[int, Source]] = []
+    found: list[_Place] = []
     at = 0
     for _ in range(MAX_TRIES):
         place = _OBJECT.search(body, at)
@@ -242,8 +284,8 @@ def _objects(body: str, tools: Tools) -> list[tuple[int, Source]]:
         text = body[place.start() : end]
         line = body[body.rfind("\n", 0, place.start()) + 1 : place.start()]
         in_table = line.lstrip().startswith("|")
-        if not in_table and means_call(text, tools, alone=False) and not told(body, place.start()):
-            found.append((place.start(), Source(text, calls_of)))
+        if not in_table and means_call(text, tools, alone=False):
+            found.append(_Place(place.start(), place.start() + len(text), Source(text, calls_of, "json")))
         if end is None:
             break
         at = end

@@ -12,15 +12,18 @@
 Reasoning (`reasoning`) and end-of-turn tokens are no content; a call inside reasoning is no call, and a reply that is
 nothing but reasoning an issue. Text is never evaluated and nothing here raises.
 
-A call is made only where its form is read and nothing around it speaks against it (`consent`). What else looks like the
-attempt of an offered tool gets an `Issue`: an announcement (`talk`), half a call (`halves`), any other form
-(`attempts`); for a hint costs a step, a wrong call the episode, and a silent end the turn. Then none of the reply's calls
-runs, so that a half-understood reply changes no state. All else is plain text: the policy hands the turn back.
+A call is made only where its form is read and nothing around it speaks against it (`talk`, `consent`), and a reply keeps to
+one form. What else looks like the attempt of an offered tool gets an `Issue`: a call that may not be meant, different calls in
+two forms, an announcement (`talk`), half a call (`halves`), any other form (`attempts`, `expressions`); for a hint costs a
+step, a wrong call the episode, and a silent end the turn. Then none of the reply's calls runs, so that a half-understood reply
+changes no state. All else is plain text: the policy hands the turn back.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,21 +31,25 @@ import msgspec
 from coevolve.agents.actions.attempts import attempt
 from coevolve.agents.actions.calls import CALL, NO_TOOLS, Tools, from_json, from_python, items
 from coevolve.agents.actions.consent import withheld
-from coevolve.agents.actions.forms import actions, marked
+from coevolve.agents.actions.expressions import computed
+from coevolve.agents.actions.forms import Source, actions, before_actions, marked, unmarked
 from coevolve.agents.actions.halves import half
-from coevolve.agents.actions.prose import BARE, bare, means_call, prose
+from coevolve.agents.actions.prose import BARE, means_call, written
 from coevolve.agents.actions.reasoning import without_reasoning
-from coevolve.agents.actions.talk import announced, uncalled
+from coevolve.agents.actions.talk import UNCLEAR, announced, uncalled
 from coevolve.agents.actions.values import FORM, Issue, Unreadable, json_value
 from coevolve.records import Call
 
 MAX_CALLS = 32
 MAX_CHARACTERS = 200_000
 MAX_ISSUES = 8
+_FOLDED = 4000
+"""Characters of a reply that are looked at in another writing of their letters."""
 
 _ONLY_REASONING = Issue(
     "only_reasoning", f"The reply holds reasoning and nothing after it. End it by </think>, then answer or call. {FORM}"
 )
+_MIXED = Issue("mixed_forms", f"The reply writes different calls in two forms, so none ran. Write all of them in one form. {FORM}")  # fmt: skip
 
 
 class Parsed(NamedTuple):
@@ -63,28 +70,55 @@ def parse(text: str, tools: Tools = NO_TOOLS) -> Parsed:
         return Parsed([], text, [Issue("too_long", f"The reply is longer than {MAX_CHARACTERS} characters.")])
     whole = text.strip()
     if calls := _if_nothing_else(whole, tools):
-        return _checked(calls, whole, [])
+        return _checked(calls, [], whole)
     body = _content(without_reasoning(text))
     if not body and _content(without_reasoning(text, closed=False)):
         return Parsed([], body, [_ONLY_REASONING])
-    sources = marked(body) or actions(body, tools)
-    if not sources:
-        sources = bare(body, tools) or prose(body, tools)
-        against = withheld(body, [source.text for source in sources])
-        if against:
-            return Parsed([], body, [] if against is True else [against])
-    calls, issues = [], []
+    sources, rest = _in_marks(body, tools)
+    found = written(rest, tools, beside=bool(sources))
+    against = withheld(rest, [source.text for source in found.meant or found.unclear])
+    if against and not sources:
+        return Parsed([], body, [against] if isinstance(against, Issue) else [])
+    calls, issues = _read([*sources, *([] if against else found.meant)], tools)
+    if not calls and not issues:
+        issues = [UNCLEAR] if found.unclear and not sources else _attempted(body, tools)
+    return _checked(calls, issues, body)
+
+
+def _in_marks(body: str, tools: Tools, beside: bool = False) -> tuple[list[Source], str]:
+    """The calls of a reply in the marks of model families and in ReAct's lines, and the rest of the reply."""
+    in_marks = marked(body, beside)
+    rest = unmarked(body)
+    in_lines = actions(rest, tools, beside or bool(in_marks))
+    return in_marks + in_lines, before_actions(rest) if in_lines else rest
+
+
+def _attempted(body: str, tools: Tools) -> list[Issue]:
+    """The hint for a reply without a call that tries one, in letters of full width, too."""
+    for text in dict.fromkeys([body, unicodedata.normalize("NFKC", body[:_FOLDED])]):
+        tried = announced(text, tools) or half(text, tools) or attempt(text, tools)
+        if tried:
+            return [uncalled(tried)]
+    expression = computed(body, tools)
+    return [expression] if expression else []
+
+
+def _read(sources: list[Source], tools: Tools) -> tuple[list[Call], list[Issue]]:
+    """The calls of the sources, in order. A form that only repeats calls of the first one says nothing; one that adds some
+    is an issue."""
+    found: dict[str, list[Call]] = {}
+    issues: list[Issue] = []
     for source in sources:
-        if len(calls) > MAX_CALLS or len(issues) == MAX_ISSUES:
+        if sum(map(len, found.values())) > MAX_CALLS or len(issues) == MAX_ISSUES:
             break
         try:
-            calls += source.read(source.text, tools)
+            found.setdefault(source.form, []).extend(source.read(source.text, tools))
         except Unreadable as error:
             issues.append(error.issue)
-    if not calls and not issues:
-        tried = announced(body, tools) or half(body, tools) or attempt(body, tools)
-        issues = [uncalled(tried)] if tried else []
-    return _checked(calls, body, issues)
+    first, *others = [calls for calls in found.values() if calls] or [[]]
+    if not issues and any(call not in first for calls in others for call in calls):
+        issues = [_MIXED]
+    return first, issues
 
 
 def parse_message(message: dict[str, Any], tools: Tools = NO_TOOLS) -> Parsed:
@@ -96,14 +130,19 @@ def parse_message(message: dict[str, Any], tools: Tools = NO_TOOLS) -> Parsed:
         parsed = parse(content, tools)
         silent = not parsed.text and not parsed.issues and bool(message.get("reasoning"))
         return Parsed([], parsed.text, [_ONLY_REASONING]) if silent else parsed
-    calls: list[Call] = []
-    issues: list[Issue] = []
-    for item in found if isinstance(found, list) else [found]:
-        try:
-            calls.append(from_json(item, tools))
-        except Unreadable as error:
-            issues.append(error.issue)
-    return _checked(calls, content, issues)
+    own = [Source("", partial(_own, item), "message") for item in (found if isinstance(found, list) else [found])]
+    return _checked(*_read([*own, *_beside(content, tools)], tools), content)
+
+
+def _own(item: Any, text: str, tools: Tools) -> list[Call]:
+    return [from_json(item, tools)]
+
+
+def _beside(content: str, tools: Tools) -> list[Source]:
+    """The calls in the text of a message that has calls of its own."""
+    sources, rest = _in_marks(_content(without_reasoning(content[:MAX_CHARACTERS])), tools, beside=True)
+    meant = written(rest, tools, beside=True).meant
+    return sources if withheld(rest, [source.text for source in meant]) else [*sources, *meant]
 
 
 def to_text(call: Call) -> str:
@@ -152,7 +191,7 @@ def _if_nothing_else(source: str, tools: Tools) -> list[Call]:
     return []
 
 
-def _checked(calls: list[Call], text: str, issues: list[Issue]) -> Parsed:
+def _checked(calls: list[Call], issues: list[Issue], text: str) -> Parsed:
     if len(calls) > MAX_CALLS:
         issues.append(Issue("too_many_calls", f"More than {MAX_CALLS} calls in one reply."))
     return Parsed([] if issues else calls, text, issues)

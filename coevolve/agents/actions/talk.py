@@ -1,13 +1,22 @@
 """Whether a sentence of a reply means a call, tells of one, or announces one.
 
-What is called past or possible is told: ``I ran …:``, ``you could …:``, ``for example``. A sentence in the first person that is
-about to call an offered tool, without if and but, announces it: ``I will call f(a=1).``, as does a reply that is a list of
-calls. Rules of the language, English only: a sentence that none of them knows is prose.
+| the sentence before a call | example | the call |
+|---|---|---|
+| says what follows, or nothing | ``Let me look:`` | is made |
+| has a word of the past or the possible before a colon | ``As it was empty, moving on:``, ``The call would be:`` | is made if nothing follows it, else a hint |
+| offers it, or has such a word and no colon | ``You can call:``, ``if it is there:`` | gets a hint |
+| reports it | ``I ran:`` | gets a hint, or is told if the reply goes on |
+| gives an example or sums up | ``For example:``, ``These were the steps:`` | is told: the reply is prose |
+
+A sentence in the first person that is about to call an offered tool, without if and but, announces it: ``I will call
+f(a=1).``, as does a reply that is a list of calls. Rules of the language, English only: a sentence that none of them knows
+says nothing.
 """
 
 from __future__ import annotations
 
 import re
+from enum import Enum
 from itertools import islice
 
 from coevolve.agents.actions.calls import Tools, attempted, known
@@ -18,14 +27,31 @@ MAX_TRIES = 50
 _REACH = 400
 """Characters before and after a call that may belong to its sentence."""
 _DID = "ran|called|used|did|made|executed|performed|invoked|tried|issued"
-_PAST = re.compile(
+_REPORT = re.compile(
     rf"\b(?:I|we)(?: already| just| first| then| also)* (?:{_DID})\b"
-    rf"|\b(?:I|we)(?:['’]ve| have| had)(?: already| just| first| then| also)* (?:run|{_DID})\b|\bwas\b|\bwere\b",
+    rf"|\b(?:I|we)(?:['’]ve| have| had)(?: already| just| first| then| also)* (?:run|done|{_DID})\b"
+    rf"|\b(?:calls?|functions?|tools?|commands?|actions?)(?: (?:has|have) been)? (?:run|done|{_DID})\W*\Z",
     re.I,
 )
-_POSSIBLE = re.compile(
-    r"\byou(?:['’]d| can| could| may| might| should| would| need to| want)\b|\bexamples?\b|\be\.g\.|\blooks? like\b|\bsyntax\b"
-    r"|\b(?:would|could|might) (?:be|have|call|use|run|look)\b",
+_RECAP = re.compile(
+    r"\b(?:these|those) were the\b|\bthe (?:calls?|commands?|steps?|actions?|functions?|tools?)(?: \w+)? (?:was|were)\W*\Z",
+    re.I,
+)
+_EXAMPLE = re.compile(
+    r"\b(?:an?|one|another|some|for) examples?\W*\Z|\A\W*examples?\W*\Z"
+    r"|\byou(?:['’]d| can| could| may| might| should| would)\b.*\byourself\b",
+    re.I,
+)
+_OFFER = re.compile(
+    r"(?<!call )(?<!function )(?<!command )(?<!action )(?<!tool )(?<!one )(?<!that )(?<!which )(?<!what )"
+    r"\byou(?:['’]d| can| could| may| might| should| would)\b|\be\.g\.|\b(?:would|could|might) (?:have|call|use|run)\b"
+    r"|\b(?:an?|one|another|some|for)(?: \w+)? examples?\b(?! (?:format|syntax|style))|\A\W*(?:if|unless|in case|examples?)\b"
+    r"|\b(?:not|no longer) (?:needed|necessary|required|allowed)\b",
+    re.I,
+)
+_LIKELY = re.compile(
+    r"\bwas\b|\bwere\b|\byou(?:['’]d| can| could| may| might| should| would| need to| want)\b|\bexamples?\b|\blooks? like\b"
+    r"|\bsyntax\b|\b(?:would|could|might) (?:be|look)\b",
     re.I,
 )
 INTENT = re.compile(
@@ -54,15 +80,38 @@ VERBS = r"is|are|was|were|has|have|the|an?|of|to|for|and|or|in|my|your|found|gav
 """Words of a sentence that begins with a tool's name; a command line has none of them."""
 
 
-def told(body: str, start: int) -> bool:
-    """Whether the sentence that leads to a place tells of past or possible calls."""
-    lead = body[max(0, start - _REACH) : start].rstrip(" \t\r\n`*")
-    finished = lead.endswith((".", "!", "?"))
+class Sense(Enum):
+    """What the sentence that leads to a call says of it."""
+
+    MEANT = "it says nothing against the call"
+    LIKELY = "it has a word of the past or the possible, and ends by a colon: meant, if the call ends the reply"
+    UNCLEAR = "it may be about another call than one to make"
+    REPORTED = "the speaker made the call: told, if the reply goes on after it, else unclear"
+    TOLD = "it gives an example, or sums up"
+
+
+def sense(lead: str) -> Sense:
+    """What the words that lead to a call say of it; those of its sentence count."""
+    lead = lead[-_REACH:].rstrip(" \t\r\n`*")
     sentence = _END.split(lead.rstrip(".!?"))[-1]
-    if INTENT.search(sentence):
-        return False
-    past = _PAST.search(sentence) and not _ONWARD.search(sentence)
-    return not finished and bool(past or _POSSIBLE.search(sentence))
+    if lead.lower().endswith("e.g."):
+        return Sense.UNCLEAR
+    if lead.endswith((".", "!", "?")) or INTENT.search(sentence):
+        return Sense.MEANT
+    if _EXAMPLE.search(sentence) or _RECAP.search(sentence):
+        return Sense.TOLD
+    if _REPORT.search(sentence) and not _ONWARD.search(sentence):
+        return Sense.REPORTED
+    if _OFFER.search(sentence):
+        return Sense.UNCLEAR
+    if not _LIKELY.search(sentence):
+        return Sense.MEANT
+    return Sense.LIKELY if lead.endswith(":") else Sense.UNCLEAR
+
+
+def told(body: str, start: int) -> bool:
+    """Whether the sentence that leads to a place is about past or possible calls."""
+    return sense(body[max(0, start - _REACH) : start]) in (Sense.TOLD, Sense.REPORTED, Sense.UNCLEAR)
 
 
 def announced(body: str, tools: Tools) -> str | None:
@@ -73,6 +122,13 @@ def announced(body: str, tools: Tools) -> str | None:
 def uncalled(name: str) -> Issue:
     """The hint for a reply that is about a call and makes none."""
     return Issue("announced", f"The reply speaks of {name} and calls nothing. To call it: {FORM}")
+
+
+UNCLEAR = Issue(
+    "announced",
+    f"It is not clear that the call in the reply is to be made, so nothing ran. To call: {FORM} To end the turn: write no call.",
+)
+"""The hint for a reply whose calls are told of, refused or doubted."""
 
 
 def _inline(body: str, tools: Tools) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 MAX_DEPTH = 32
 FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
+"""How a call is written, in hints; `Issue.told` says it as the policy's prompt does."""
 _WORDS = {"true": True, "false": False, "null": None}
 _OPEN, _CLOSE = "([{", ")]}"
 _BLANK = re.compile(r"[\s,;]*")
@@ -39,8 +40,12 @@ class Issue(NamedTuple):
     """Why a reply could not be read as calls, in words for the policy."""
 
     kind: str
-    """`bad_json`, `bad_call`, `too_many_calls`, `too_long`, `announced`, `only_reasoning`."""
+    """`bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, `only_reasoning`."""
     hint: str
+
+    def told(self, form: str) -> Issue:
+        """The same with another sentence on how a call is written."""
+        return Issue(self.kind, self.hint.replace(FORM, form))
 
 
 class Unreadable(ValueError):

@@ -1,4 +1,5 @@
-"""Which APIs a program calls: the names for rollouts and signals, where actions are code.
+"""Which APIs a program's text calls, where actions are code. A rollout's `tools` are these names only where the environment does not
+say which calls ran (`protocol.Result.tools`).
 
 Every call of ``apis.app.function(…)`` counts, as often as it stands in the text, under the name ``app.function``: in the order of
 the text, but an inner call before its outer one, as they run. Whatever else a program calls is its own affair. A variable that is

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coevolve.agents.code.calls import named_calls, parsed
+from coevolve.environments.numbers import says_number
 from coevolve.environments.protocol import Code, Tool
 from coevolve.environments.said import mentions, said
 
@@ -29,7 +30,6 @@ _KEYED = frozenset(["get", "pop", "itemgetter"])
 _DATES = frozenset(["strftime", "strptime"])
 _HIDING = frozenset(["chr", "bytes", "bytearray", "eval", "exec", "compile", "__import__"])
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ENDS = (0, -1)
 """Places that need no word: the first of what is sorted or alone, and the last."""
 _OPEN = object()
@@ -216,10 +216,8 @@ def _said_text(value: str, text: str) -> bool:
 
 
 def _said_number(value: float, text: str) -> bool:
-    forms = {str(value), f"{value:g}", f"{value:.2f}", f"{int(value)}" if value == int(value) else str(value)}
-    if value in range(len(_NUMBERS)):
-        forms |= {_NUMBERS[int(value)]}
-    return any(mentions(text, form) for form in forms)
+    """A sign is not the number's own in a program."""
+    return says_number(text, value) or says_number(text, -value)
 
 
 def _said_place(place: int, text: str) -> bool:

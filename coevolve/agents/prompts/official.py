@@ -46,6 +46,9 @@ _SYSTEM = (
     "functions to call, the system will consider the current turn complete and proceed to the next turn or task.\n\n"
     "Here is a list of functions in json format that you can invoke.\n"
 )
+PYTHON_FORM = "Write [func_name(params_name=params_value)] and no other text."
+QWEN_FORM = 'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
+"""How these prompts want a call, in a sentence of our own for hints."""
 _QWEN_TOOLS = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"

@@ -9,7 +9,7 @@
 
 There is no system prompt of our own: a chat template or a server adds its own instructions for tools, and the laptop
 policy needs none. What the environment shows before the first turn leads the first user message, since not every chat
-template has a system role. The last three are the prompts under which BFCL's leaderboard is measured (`official`); they show the
+template has a system role. A hint on how to write a call (`form`) says it as the style does. The last three are the prompts under which BFCL's leaderboard is measured (`official`); they show the
 benchmark's own documents of its tools, and an environment that has none is a usage error.
 """
 
@@ -18,12 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from coevolve.agents.actions.values import FORM
 from coevolve.agents.prompts import official
 from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call
 
 Message = dict[str, Any]
+
+NATIVE = "Make a tool call: the name of a tool, and its arguments as one JSON object."
+"""How a call is written where an API takes it, in hints."""
 
 
 class Style:
@@ -53,12 +57,19 @@ class Style:
         """The answer to a reply that made the calls."""
         return result_messages(reply, observations)
 
+    def form(self, reply: Message, told: bool) -> str:
+        """How a call is written, in a hint that answers the reply; `told` as in `next`: the tools go by an API."""
+        return NATIVE if told or reply.get("tool_calls") else FORM
+
     def _added(self, tools: Sequence[Tool]) -> str:
         return repr(self.schemas(tools))
 
 
 class OpenAI(Style):
     name = "openai"
+
+    def form(self, reply: Message, told: bool) -> str:
+        return NATIVE
 
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
         return official.openai_tools(tools, later)
@@ -80,6 +91,9 @@ class Prompting(Style):
     def results(self, reply: Message, calls: Sequence[Call], observations: list[str]) -> list[Message]:
         return [user_message(official.results_text(calls, observations))]
 
+    def form(self, reply: Message, told: bool) -> str:
+        return official.PYTHON_FORM
+
     def _added(self, tools: Sequence[Tool]) -> str:
         return repr(official.documents([], tools))
 
@@ -93,6 +107,9 @@ class QwenFC(Style):
 
     def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
         return super().next(query, added, told=False)
+
+    def form(self, reply: Message, told: bool) -> str:
+        return official.QWEN_FORM
 
     def _added(self, tools: Sequence[Tool]) -> str:
         return repr(official.documents([], tools))

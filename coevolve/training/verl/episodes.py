@@ -151,7 +151,8 @@ class Player:
             )
         if not isinstance(error, CoevolveError):
             traceback.print_exception(error)
-        return " ".join(f"{type(error).__name__}: {error}".split())
+        lines = str(error).strip().splitlines() or [""]  # Ray's has the whole traceback, the cause at its end
+        return " ".join(f"{type(error).__name__}: {lines[-1]}".split())
 
     def _episode(self, task: Task, place: Place) -> Episode:
         """As `agents.rollout` names it; limits, tools and style follow with the pool."""

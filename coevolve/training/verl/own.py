@@ -5,7 +5,10 @@ The child composes `job.overrides + overrides(job)`; so does a dry run. Imports 
 
 from __future__ import annotations
 
+import os
+
 from coevolve.training.verl.files import MARK, Files, Job
+from coevolve.training.verl.user_overrides import parsed
 
 AGENT_LOOP = "coevolve"
 """Name of our agent loop in verl's registry."""
@@ -34,11 +37,24 @@ _FIXED = {
 }
 KEYS = (*_FIXED, _JOB)
 """Of verl's configuration; nobody else may set them."""
+_VLLM_ON_A_CPU = (
+    f"{_ROLLOUT}.enforce_eager=True",  # there are no graphs to capture
+    f"{_ROLLOUT}.free_cache_engine=False",  # nor device memory to give back
+    f"+{_ROLLOUT}.enable_sleep_mode=False",
+    f"+{_ROLLOUT}.engine_kwargs.vllm.worker_extension_cls=coevolve.training.verl.vllm_cpu.WorkerExtension",
+)
+
+
+def engine(job: Job) -> str | None:
+    """Name of the rollout engine in verl's registry, by the job's last word on it."""
+    return dict(map(parsed, job.overrides)).get(f"{_ROLLOUT}.name")
 
 
 def overrides(job: Job) -> list[str]:
     """Hydra overrides on verl's `ppo_trainer`. Rows come from the iteration's tasks, so verl is given no data files."""
-    return [*(f"{key}={value}" for key, value in _FIXED.items()), f"+{_JOB}.job={_quoted(str(Files(job.run).job))}"]
+    fixed = [f"{key}={value}" for key, value in _FIXED.items()]
+    cpu = _VLLM_ON_A_CPU if job.device == "cpu" and engine(job) == "vllm" else ()
+    return [*fixed, *cpu, f"+{_JOB}.job={_quoted(str(Files(job.run).job))}"]
 
 
 def environment(job: Job) -> dict[str, str]:
@@ -55,6 +71,7 @@ def environment(job: Job) -> dict[str, str]:
         "VERL_USE_EXTERNAL_MODULES": "coevolve.training.verl.cpu",
         "VERL_ENGINE_DEVICE": "cuda",  # the name under which verl registers its FSDP engine
         "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": os.environ.get("VLLM_CPU_KVCACHE_SPACE", "1"),  # GiB; vLLM would take what it finds
     }
 
 

@@ -23,7 +23,6 @@ from coevolve.training.verl.compose import resolved
 from coevolve.training.verl.driver import Options, job
 from coevolve.training.verl.files import Files, Job
 from coevolve.training.verl.settings import Settings, recorded
-from coevolve.training.verl.user_overrides import parsed
 
 CHECKPOINT_BYTES = 16
 """A parameter in a checkpoint: float32 weights, two moments of Adam, the Hugging Face copy."""
@@ -79,13 +78,12 @@ def _composed(told: Job) -> dict[str, Any]:
 
 def _lacking(told: Job) -> list[str]:
     """What the job needs and this machine has none of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
-    if told.device != "cuda" or os.environ.get("RAY_ADDRESS"):
+    if os.environ.get("RAY_ADDRESS"):
         return []
-    engine = dict(map(parsed, told.overrides)).get("actor_rollout_ref.rollout.name")
     notes = []
-    if engine == "vllm" and importlib.util.find_spec("vllm") is None:
+    if own.engine(told) == "vllm" and importlib.util.find_spec("vllm") is None:
         notes.append("vllm is not installed (coevolve doctor vllm)")
-    if not _gpus():
+    if told.device == "cuda" and not _gpus():
         notes.append("no GPU is seen here (coevolve doctor gpu)")
     return notes
 

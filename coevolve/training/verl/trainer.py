@@ -213,12 +213,12 @@ class Trainer(PPOTrainerSync):
         lost = [row for row in rows if row.stop_reason == "env_error"]
         if len(lost) == len(rows):
             raise Unreachable(
-                f"all {len(lost)} rollouts of a step met faults of the environment, the last one: {lost[-1].error}"
+                f"all {len(lost)} rollouts of a step met faults of the environment or of the engine, the last one: {lost[-1].error}"
             )
         if len(lost) > self.job.max_env_errors * len(rows):
             limit = f"more than --max-env-errors {self.job.max_env_errors:g}"
             raise CoevolveError(
-                f"the environment failed in {len(lost)} of {len(rows)} rollouts, {limit}: {lost[0].error}"
+                f"the environment or the engine failed in {len(lost)} of {len(rows)} rollouts, {limit}: {lost[0].error}"
             )
         if other := sum(row.other_weights for row in rows):
             jsonl.warn(

@@ -111,6 +111,17 @@ def test_all_episodes_of_a_step_have_one_deadline(player, tokenizer):
     assert asked == [None, "done"]
 
 
+def test_a_dead_engine_is_named_in_one_line(player, tokenizer):
+    """An engine's error comes with a traceback of another process; the record has its last line, and trains nothing."""
+
+    async def generate(ids, most, key):
+        raise RuntimeError("ray::Server.generate() (pid=7)\n  File engine.py, line 5\nEngineDeadError: out of memory")
+
+    played = asyncio.run(player().play(task(), PLACE, generate))
+    assert (played.rollout.stop_reason, played.mask) == ("env_error", [0])
+    assert played.rollout.error == "RuntimeError: EngineDeadError: out of memory"
+
+
 def test_a_record_that_cannot_be_written_is_said(player, tokenizer):
     """A lost record would be lost evidence: the one error that play lets out."""
     one = player()

@@ -105,6 +105,18 @@ def test_what_the_child_sets_itself(make_job, tmp_path):
     assert not any(name.startswith("VERL") for name in on_gpu)
 
 
+def test_what_vllm_needs_on_a_cpu(make_job, tmp_path):
+    """With vLLM as the engine, by the last override on it, the child adds what a CPU asks for; a GPU run is left as it is."""
+    chosen = ["actor_rollout_ref.rollout.name=vllm"]
+    job = make_job(tmp_path, "any")
+    with_vllm = msgspec.structs.replace(job, overrides=[*job.overrides, *chosen])
+    more = [text for text in own.overrides(with_vllm) if text not in own.overrides(job)]
+    assert (own.engine(job), own.engine(with_vllm)) == (own.CPU_ROLLOUT, "vllm")
+    assert sum("worker_extension_cls=coevolve.training.verl.vllm_cpu.WorkerExtension" in text for text in more) == 1
+    on_gpu = msgspec.structs.replace(with_vllm, device="cuda")
+    assert own.overrides(on_gpu) == own.overrides(msgspec.structs.replace(job, device="cuda"))
+
+
 @pytest.mark.verl
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
 def test_whose_cluster_it_is(make_job, tmp_path, monkeypatch, address):

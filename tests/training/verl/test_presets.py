@@ -64,6 +64,7 @@ def test_it_composes(name):
         assert (actor["optim"]["lr"], actor["kl_loss_coef"], rollout["temperature"]) == (1e-6, 1e-3, 0.9)
         assert rollout["prompt_length"] + rollout["response_length"] == rollout["max_model_len"] == 32768
         assert actor["ppo_max_token_len_per_gpu"] >= 32768 and rollout["name"] == "vllm"
+        assert rollout["engine_kwargs"]["vllm"] == {"enable_auto_tool_choice": True, "tool_call_parser": "hermes"}
     else:
         assert (config["trainer"]["device"], rollout["name"]) == ("cpu", own.CPU_ROLLOUT)
 
@@ -205,6 +206,9 @@ def test_a_machine_without_gpus(tmp_path, monkeypatch):
     with pytest.raises(Unreachable) as caught:
         preflight.refuse(*_told("qwen3-4b", tmp_path, "actor_rollout_ref.rollout.name=sglang"))
     assert "vllm" not in str(caught.value)
+    with pytest.raises(Unreachable, match="vllm is not installed") as caught:
+        preflight.refuse(*_told("cpu", tmp_path, "actor_rollout_ref.rollout.name=vllm"))
+    assert "GPU" not in str(caught.value)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert preflight._lacking(_told("qwen3-4b", tmp_path)[1]) == []
 

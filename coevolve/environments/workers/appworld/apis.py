@@ -3,10 +3,12 @@
 Only documented routes are reachable: not the administrative ones, not those that manage the server's state and clock, whatever
 a parameter makes of a path. Tokens are signed with a secret of this installation and start state, and what AppWorld draws at
 random is drawn from it too, per call, so that nobody outside can forge or predict either, and a replay gets the same ones.
+A call whose arguments are longer than any app needs is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import random
@@ -31,6 +33,8 @@ _OWN_KEYWORDS = ("client", "track", "show")
 """Of the package's requester, not of any API: they would reach into this process."""
 _RESERVED = ("self", "_app_name", "_api_name")
 """Names of the requester's own parameters, which it would take twice."""
+LONGEST = 4 << 20
+"""Characters of a call's arguments, as JSON: more than any app is for, and less than an episode's process could not carry."""
 
 
 class Answer(NamedTuple):
@@ -48,6 +52,8 @@ class Apis:
         """`home`: name of the episode's databases in memory; `start`: the task's directory of changes."""
         self._secret, self._asked = secret, Counter()
         self._left = 0
+        self.called: list[str] = []
+        """`app.api` of each request since `allow`, whatever it came to."""
         for app in get_all_apps(skip_admin=True):
             if manager := import_apis_module(app).logging_manager:
                 key = hmac.digest(secret, app.encode(), "sha256")
@@ -66,6 +72,7 @@ class Apis:
     def allow(self, requests: int) -> None:
         """How many requests may be made from here on."""
         self._left = self._limit = requests
+        self.called = []
 
     def call(self, app: str, api: str, arguments: dict[str, Any]) -> Answer:
         """Makes a request as `apis.app.api(**arguments)` would."""
@@ -78,7 +85,15 @@ class Apis:
         if self._left <= 0:
             return Answer(error=("NumRequestsLimitError", str(NumRequestsLimitError(self._limit))))
         self._left -= 1
-        self._draw(app, api, arguments)
+        self.called.append(f"{app}.{api}")
+        said = {key: value for key, value in arguments.items() if key != "access_token"}
+        what = json.dumps([app, api, said], sort_keys=True, default=str)
+        if len(what) > LONGEST:
+            told = (
+                f"The arguments of apis.{app}.{api} are too long: {len(what)} characters, and {LONGEST} are the most."
+            )
+            return Answer(error=("Exception", told))
+        self._draw(what)
         try:
             return Answer(self._functions[app][api](**{k: v for k, v in arguments.items() if k not in _OWN_KEYWORDS}))
         except MemoryError:
@@ -88,11 +103,10 @@ class Apis:
         finally:
             self._requester.reset_requests()
 
-    def _draw(self, app: str, api: str, arguments: dict[str, Any]) -> None:
-        said = {key: value for key, value in arguments.items() if key != "access_token"}
-        what = json.dumps([app, api, said], sort_keys=True, default=str)
-        self._asked[what] += 1
-        random.seed(hmac.digest(self._secret, f"{what}{self._asked[what]}".encode(), "sha256"))
+    def _draw(self, what: str) -> None:
+        name = hashlib.sha256(what.encode()).digest()
+        self._asked[name] += 1
+        random.seed(hmac.digest(self._secret, f"{what}{self._asked[name]}".encode(), "sha256"))
 
 
 class Route(NamedTuple):

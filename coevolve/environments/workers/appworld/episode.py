@@ -7,10 +7,10 @@ An episode's process listens to the worker on its first socket and, while a cell
 |---|---|
 | open {root, base, instruction, secret} | {state}; from here on changes are watched |
 | begin {requests} | none; from here on the policy may call APIs |
-| end | {effects, state, completed}; from here on it may not |
+| end | {effects, state, completed, called}; from here on it may not |
 | call {app, api, arguments} | {value or error, effects, state, completed} |
 | grade {outputs} | AppWorld's own evaluation of the state, which is saved below that directory |
-| final | {changes, status, answer, answered}: the whole difference to the start, for the state verifier |
+| final | `World.final`: the whole difference to the start, for the verifiers |
 
 The policy says {id, app, api, arguments} and is answered {id, value} or {id, error: [class, text]}.
 """
@@ -76,11 +76,11 @@ class _Episode:
 
     def _end(self) -> dict:
         self._active = False
-        return self._world.outcome()
+        return self._world.outcome() | {"called": self._world.apis.called}
 
     def _call(self, app: str, api: str, arguments: dict) -> dict:
         self._world.apis.allow(1)
-        answer = self._world.apis.call(app, api, arguments)
+        answer = self._world.call(app, api, arguments)
         return {"value": answer.value, "error": answer.error, **self._world.outcome()}
 
     def _grade(self, outputs: str) -> dict:
@@ -96,7 +96,7 @@ class _Episode:
             while self._policy.complete:
                 request = self._policy.receive(now())
                 id_, app, api, arguments = (request[key] for key in ("id", "app", "api", "arguments"))
-                answer = self._world.apis.call(str(app), str(api), dict(arguments))
+                answer = self._world.call(str(app), str(api), dict(arguments))
                 self._reply(id_, answer.value, answer.error)
         except (Closed, TimedOut, Garbage, KeyError, TypeError, ValueError):
             self._active = False

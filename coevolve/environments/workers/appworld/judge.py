@@ -6,8 +6,9 @@ one that serves the APIs; policy code never ran in either.
 its completion. Both need the task to be completed in the saved state, whatever the policy's process says. `progress` counts what
 doing nothing does not achieve; it is 0 with collateral damage or without completion, and below 1 unless all is right. Collateral
 damage is, officially, a failed test that doing nothing passes, or a changed model that the evaluation does not list where it
-compares the changed models; of the state, a change of an old row that the reference leaves alone, or a row too many in a model. Labels
-and counts are told, never what was expected.
+compares the changed models, but for tests that fail on the answer, and never where nothing was changed; of the state, a change of an
+old row that the reference leaves alone, a row too many in a model, or a notice to somebody whom the reference's changes do not
+concern. Labels and counts are told, never what was expected.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ ALMOST = 0.99
 
 
 def official(evaluation: dict, final: dict) -> dict:
-    """`evaluation` is {success, tests, difficulty, passes, failures, beyond}: labels of tests, and whether a model changed that
-    the evaluation does not let change."""
+    """`evaluation` is {success, tests, difficulty, passes, failures, damage}: labels of tests, and whether one failed because of a
+    change that should not be."""
     passes, failures = Counter(evaluation["passes"]), Counter(evaluation["failures"])
     completed = final["status"] is not None
     success = evaluation["success"] and completed
@@ -34,30 +35,42 @@ def official(evaluation: dict, final: dict) -> dict:
         "passed": sum(passes.values()),
         "substantive": substantive,
         "substantive_passed": passes["no_op_fail"],
-        "collateral": failures["no_op_pass"] > 0 or evaluation["beyond"],
+        "collateral": evaluation["damage"] and bool(final["changes"] or final["told"]),
         "difficulty": evaluation["difficulty"],
     }
     return _verdict(success, share, completed, details)
 
 
 def state(final: dict, reference: dict) -> dict:
-    """`final` and `reference` are {changes, status, answer, answered} of the episode and of the solution."""
+    """`final` and `reference` are `World.final` of the episode and of the solution."""
     done, wanted = (_counted(f["changes"]) for f in (final, reference))
     completed = final["status"] is not None and final["status"] == reference["status"]
     answers = final["answer"] == reference["answer"]
-    extra, missing = (done - wanted).total(), (wanted - done).total()
+    told = set(final["told"]) - {*reference["told"], *reference["concerned"]}
+    extra, missing = (done - wanted).total() + len(told), (wanted - done).total()
     parts = wanted.total() + reference["answered"]
     right = wanted.total() - missing + (reference["answered"] and answers)
     details = {
         "changes": wanted.total(),
         "missing": missing,
-        "collateral": _beyond(final["changes"], reference["changes"]),
+        "collateral": bool(told) or _beyond(final["changes"], reference["changes"]),
         "extra": extra,
         "answer": answers,
     }
     return _verdict(
         not extra and not missing and completed and answers, right / parts if parts else 0.0, completed, details
     )
+
+
+def ended(kind: str) -> dict:
+    """The verdict on an episode that came to an end of its own: `kind` as in `Result.fatal`."""
+    return {
+        "success": False,
+        "score": 0.0,
+        "progress": 0.0,
+        "reason": f"ended by {kind}",
+        "details": {"policy_fault": kind},
+    }
 
 
 def _counted(changes: list[dict]) -> Counter[str]:

@@ -8,6 +8,9 @@ coevolve/records.py has it:
   hash stands in place of the id. Its place in a list that people order by hand (`order_index`) is not part of it.
 - an old row is `set`, field by field, or `remove`; its key is its id.
 - a text of more than 100,000 characters is its beginning, its length and its hash.
+- a notice that an app sends somebody as a consequence of a change is no change of its own in the difference of an episode: which
+  notices are sent depends on the API that was taken. Who got one is told beside the changes. A notice that is all that a call
+  does (a reminder) is a change.
 - ids, row hashes and login times are left out, random codes are written as `<code>`, numbers of the episode's own rows in texts
   that apps write (`Your transfer ID is #3`, `transfer_3.txt`) as `<id>`, floats are rounded to six places, lists
   that are sets are sorted. A music queue keeps its order.
@@ -28,6 +31,8 @@ _SKIPPED = frozenset(["id", "record_hash", "last_logged_in"])
 _PLACED = frozenset(["order_index"])
 _ORDERED = frozenset(["queue_song_ids"])
 _LOG = "coevolve_changes"
+_NOTICES, _USERS = "notifications", "users"
+"""Names of tables in the apps that have them."""
 _NUMBER = re.compile(r"(?<=#)\d{1,18}(?!\w)|(?<=_)\d{1,18}(?=[._])")
 """Where receipts and their files have the number of what they are about."""
 
@@ -42,6 +47,17 @@ class Table(NamedTuple):
     """Column → table of the same app that its id or ids mean."""
     json: frozenset[str]
     """Columns that hold JSON."""
+
+
+class Difference(NamedTuple):
+    """Of an episode to its start."""
+
+    changes: list[dict]
+    """Net effects, sorted, without the notices that they entail."""
+    told: list[str]
+    """People who got such notices, as "app user"."""
+    concerned: list[str]
+    """People whom the changes are about."""
 
 
 class _Change(NamedTuple):
@@ -59,12 +75,26 @@ class Rows:
         self._tables = {(table.app, table.name): table for table in tables}
         self._seen: dict[str, int] = {}
         self._added: set[tuple[str, str, int]] = set()
+        self._called: dict[str, int] = {}
+        """App → the log's last entry at the end of the last call."""
+        self._notices: set[tuple[str, int]] = set()
+        """Notices, each of which is all that a call did in the app."""
 
     def watch(self, app: str) -> None:
         """To be called before a statement may change the app's database: from here on its changes are noted."""
         if app not in self._seen:
             self._seen[app] = 0
             _watch(self._databases[app], [table for table in self._tables.values() if table.app == app])
+
+    def end_call(self) -> None:
+        """To be called after each API call."""
+        for app in self._seen:
+            query = f"SELECT seq, tbl, id FROM {_LOG} WHERE seq > ? ORDER BY seq"
+            log = self._databases[app].execute(query, (self._called.get(app, 0),)).fetchall()
+            if log:
+                self._called[app] = log[-1][0]
+            if all(table == _NOTICES for _, table, _ in log):
+                self._notices |= {(app, id_) for _, _, id_ in log}
 
     def since_last(self) -> list[dict]:
         """Net effects since the last call, sorted."""
@@ -76,7 +106,23 @@ class Rows:
 
     def since_start(self) -> list[dict]:
         """Net effects since the beginning of the episode, sorted."""
-        return self._canonical([change for app in self._seen for change in self._changes(app, 0)[0]])
+        return self._canonical(self._all())
+
+    def difference(self) -> Difference:
+        """What the episode came to."""
+        changes = self._all()
+        entailed = [change for change in changes if self._is_entailed(change)]
+        rest = [change for change in changes if not self._is_entailed(change)]
+        told = {f"{change.table.app} {change.after['user_id']}" for change in entailed}
+        return Difference(self._canonical(rest), sorted(told), sorted({p for change in rest for p in _people(change)}))
+
+    def _all(self) -> list[_Change]:
+        return [change for app in self._seen for change in self._changes(app, 0)[0]]
+
+    def _is_entailed(self, change: _Change) -> bool:
+        """Whether it is a notice that came with other changes."""
+        notice = change.table.name == _NOTICES and change.before is None
+        return notice and (change.table.app, change.id) not in self._notices
 
     def _changes(self, app: str, after: int) -> tuple[list[_Change], int]:
         """Rows that differ between the state after log entry `after` and the present one, and the last entry's number."""
@@ -193,6 +239,18 @@ class _Writer:
         return self._hashes[key]
 
 
+def _people(change: _Change) -> list[str]:
+    """Users of the app whom a changed row refers to, before and after, as "app user"."""
+    table = change.table
+    found = []
+    for row in (change.before, change.after):
+        for column, target in table.references.items():
+            if row and target == _USERS:
+                ids = row[column] if isinstance(row[column], list) else [row[column]]
+                found += [f"{table.app} {id_}" for id_ in ids if id_ is not None]
+    return found
+
+
 def refers_to(name: str, tables: list[str]) -> str | None:
     """The table that a column `…_id` or `…_ids` means by its name: the longest match of its last words; people are users."""
     words = name.removesuffix("_ids").removesuffix("_id").split("_")
@@ -201,7 +259,7 @@ def refers_to(name: str, tables: list[str]) -> str | None:
         for plural in (f"{wanted}s", f"{wanted}es", f"{wanted[:-1]}ies"):
             if plural in tables:
                 return plural
-    return "users" if name.endswith("_ids") and "users" in tables else None
+    return _USERS if name.endswith("_ids") and _USERS in tables else None
 
 
 def digest(effects: list[dict]) -> str:

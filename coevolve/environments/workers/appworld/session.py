@@ -51,7 +51,12 @@ class Limits(NamedTuple):
 
 
 class Failed(Exception):
-    """The episode's own process does not do what it should: a fault of the infrastructure."""
+    """The episode's own process does not do what it should."""
+
+    def __init__(self, message: str, kind: str = "corrupt_state"):
+        """`kind`: what it is called where the policy brought it about: timeout, memory, died or corrupt_state."""
+        super().__init__(message)
+        self.kind = kind
 
 
 class Zygotes(NamedTuple):
@@ -88,14 +93,8 @@ class Session:
         deadline = now() + self._limits.hard
         try:
             return self._cell(action, deadline) if isinstance(action, str) else self._call(action, deadline)
-        except TimedOut:
-            return self._ended("timeout", f"did not finish within {self._limits.hard:g} seconds")
-        except Garbage:
-            return self._ended("died", "broke the connection to its process")
-        except Closed:
-            return self._ended(*self._died())
-        except Failed:
-            return self._ended("corrupt_state", "left a state that cannot be read")
+        except (TimedOut, Garbage, Closed, Failed) as error:
+            return self._ended(*self._fate(error))
 
     def call(self, app: str, api: str, **arguments: Any) -> Any:
         """The response of an API, asked on the supervisor's behalf; None where it is an error."""
@@ -103,12 +102,17 @@ class Session:
         return self._request(app, api, self._completed(app, f"{app}.{api}", arguments, deadline), deadline)["value"]
 
     def final(self, seconds: float) -> dict:
-        """{changes, status, answer, answered}: what is different from the start. Raises Failed."""
+        """`World.final`: what is different from the start. Raises Failed."""
         return self._ask({"op": "final"}, seconds)
 
     def grade(self, outputs: str, seconds: float) -> dict:
         """AppWorld's own evaluation of the state; `outputs` is a directory to save it in. Raises Failed."""
         return self._ask({"op": "grade", "outputs": outputs}, seconds)
+
+    def end(self, kind: str) -> None:
+        """The episode has come to an end of this kind, and nothing more can be asked of it."""
+        self.fatal = kind
+        self.close()
 
     def close(self) -> None:
         for zygote, pid in ((self._zygotes.policy, self._policy_pid), (self._zygotes.world, self._world_pid)):
@@ -121,15 +125,10 @@ class Session:
         self._policy_end.close()
 
     def _ask(self, order: dict, seconds: float) -> dict:
-        deadline = now() + seconds
         try:
-            self._world.send(order, deadline)
-            answer = self._world.receive(deadline)
+            return self._order(order, now() + seconds)
         except (Closed, TimedOut, Garbage) as error:
-            raise Failed(f"{order['op']}: {type(error).__name__} {error}") from None
-        if "failed" in answer:
-            raise Failed(f"{order['op']}: {answer['failed']}")
-        return answer
+            raise Failed(f"{order['op']}: {type(error).__name__} {error}", self._fate(error)[0]) from None
 
     def _cell(self, code: str, deadline: float) -> dict:
         policy = self._started(deadline)
@@ -147,7 +146,8 @@ class Session:
         if not isinstance(text, str):
             raise Garbage("no output")
         kind = error if error is None or (isinstance(error, str) and error in CELL_KINDS) else "exception"
-        return self._result(text, kind, self._order({"op": "end"}, deadline))
+        outcome = self._order({"op": "end"}, deadline)
+        return self._result(text, kind, outcome) | {"tools": outcome["called"]}
 
     def _started(self, deadline: float) -> Channel:
         if self._policy is None:
@@ -230,8 +230,20 @@ class Session:
         """Digest of the state that the changes lead to."""
         return hashlib.sha256(f"{self._begun}{changes}".encode()).hexdigest()[:16]
 
+    def _fate(self, error: Exception) -> tuple[str, str]:
+        """The kind of end that an error is, and what the action did."""
+        if isinstance(error, Closed):
+            return self._died()
+        if isinstance(error, TimedOut):
+            return "timeout", f"did not finish within {self._limits.hard:g} seconds"
+        if isinstance(error, Garbage):
+            return "died", "broke the connection to its process"
+        return "corrupt_state", "left a state that cannot be read"
+
     def _died(self) -> tuple[str, str]:
         """Which process is gone, and of what."""
+        if self._world_pid is None:
+            return "died", "ended its process"
         grace = _grace(self._world)
         status = self._zygotes.world.kill(self._world_pid, grace)
         self._world_pid = None
@@ -248,8 +260,7 @@ class Session:
         return "died", "ended its process"
 
     def _ended(self, fatal: str, how: str) -> dict:
-        self.fatal = fatal
-        self.close()
+        self.end(fatal)
         observation = f"Error: this action {how}. The episode ends here."
         return {"observation": observation, "error": fatal, "state": self.state, "fatal": fatal}
 

@@ -168,25 +168,50 @@ class AppWorld:
         return session.step(action)
 
     def evaluate(self, session: Session, task: dict) -> dict:
+        """The verdict. A state that cannot be read or graded, although an untouched one can, is the policy's own failure."""
         base, own = self._base(task.get("start") or {})
         if base != session.base:
             raise BadRequest("the session was opened from another start state than the task's")
         if session.fatal:
-            return {"success": False, "score": 0.0, "progress": 0.0, "reason": f"ended by {session.fatal}"}
-        final = session.final(SETUP_SECONDS)
-        if (task.get("verifier") or {}).get("kind") != "official":
-            return judge.state(final, self._reference(base, own, task))
-        if not own or not self._root.graded(base):
+            return judge.ended(session.fatal)
+        official = (task.get("verifier") or {}).get("kind") == "official"
+        if official and not (own and self._root.graded(base)):
             raise BadRequest("only a task whose data have a ground truth has an official verdict")
-        return judge.official(self._evaluation(session), final)
+        try:
+            final, evaluation = self._outcome(session, official)
+        except Failed as error:
+            session.close()
+            if not self._gradable(base, official):
+                raise
+            session.end(error.kind)
+            return judge.ended(error.kind)
+        return judge.official(evaluation, final) if official else judge.state(final, self._reference(base, own, task))
 
-    def _evaluation(self, session: Session) -> dict:
-        """AppWorld's own, of the saved state, in a process of its own; nothing is left on disk."""
+    def _outcome(self, session: Session, official: bool) -> tuple[dict, dict]:
+        """What an episode came to, and AppWorld's own evaluation of the saved state; nothing is left on disk. Raises Failed."""
+        final = session.final(SETUP_SECONDS)
+        if not official:
+            return final, {}
         outputs = tempfile.mkdtemp(prefix="coevolve-appworld-")
         try:
-            return session.grade(outputs, SETUP_SECONDS)
+            return final, session.grade(outputs, SETUP_SECONDS)
+        except Failed:
+            session.close()  # before the directory goes, in which its processes may be writing
+            raise
         finally:
             shutil.rmtree(outputs, ignore_errors=True)
+
+    def _gradable(self, base: str, official: bool) -> bool:
+        """Whether this machine can read and grade an episode of this start in which nobody did anything."""
+        try:
+            session = self._session(base, UNTOLD)
+            try:
+                self._outcome(session, official)
+            finally:
+                session.close()
+        except Failed:
+            return False
+        return True
 
     def _reference(self, base: str, own: bool, task: dict) -> dict:
         """The outcome of the task's own solution from the same start."""
@@ -199,6 +224,10 @@ class AppWorld:
                     if session.step(action).get("fatal"):
                         raise BadRequest("the solution breaks a limit")
                 final = session.final(SETUP_SECONDS)
+            except Failed as error:
+                if not self._gradable(base, official=False):
+                    raise
+                raise BadRequest(f"the solution's outcome cannot be read: {error.kind}") from None
             finally:
                 session.close()
             if len(self._references) >= REFERENCES:

@@ -53,7 +53,7 @@ class World:
         # loads the tables' write counters too, without which AppWorld's evaluation compares every table of both states
         ModelCollection.load(self._home, start, list(get_all_apps(skip_admin=True)))
         self.apis = apis.Apis(plan.routes, self._home, start, specs["datetime"], bytes.fromhex(secret))
-        self._supervisor = import_models_module("supervisor")
+        self._supervisor, self._email = import_models_module("supervisor"), specs["supervisor"]["email"]
         if instruction is not None:
             self._instruct(instruction)
         self._rows = rows.Rows(databases(), plan.tables)
@@ -79,6 +79,12 @@ class World:
     def _task(self) -> Any:
         return self._supervisor.Task.all()[0]
 
+    def call(self, app: str, api: str, arguments: dict[str, Any]) -> apis.Answer:
+        """Makes a request, and sees what it did."""
+        answer = self.apis.call(app, api, arguments)
+        self._rows.end_call()
+        return answer
+
     def outcome(self) -> dict:
         """What the last action did."""
         effects = self._rows.since_last()
@@ -87,11 +93,31 @@ class World:
         return {"effects": effects, "state": rows.digest(self._changed), "completed": self._task().status is not None}
 
     def final(self) -> dict:
+        """{changes, told, concerned, status, answer, answered}: the whole difference to the start.
+
+        Values and the answer are their digests, so that their length is not the policy's choice. `told` are people who
+        got notices that changes entail, `concerned` those whom the changes are about, each as "app user".
+        """
         task = self._task()
         answer = json.loads(task.answer)
-        changes = [effect for effect in self._rows.since_start() if effect["entity"] != "supervisor.Task"]
-        given = answer not in (None, NOT_GIVEN_ANSWER)
-        return {"changes": changes, "status": task.status, "answer": answer_to_text(answer), "answered": given}
+        changes, told, concerned = self._rows.difference()
+        return {
+            "changes": [
+                {**change, "value": rows.digest(change["value"])}
+                for change in changes
+                if change["entity"] != "supervisor.Task"
+            ],
+            "told": [person for person in told if not self._is_supervisor(person)],
+            "concerned": concerned,
+            "status": task.status,
+            "answer": rows.digest(answer_to_text(answer)),
+            "answered": answer not in (None, NOT_GIVEN_ANSWER),
+        }
+
+    def _is_supervisor(self, person: str) -> bool:
+        app, _, user = person.partition(" ")
+        found = databases()[app].execute("SELECT email FROM users WHERE id = ?", (int(user),)).fetchone()
+        return found is not None and found[0] == self._email
 
     def save(self, directory: str) -> None:
         """Writes the databases' changes as AppWorld does."""
@@ -124,7 +150,7 @@ def _grader(parent: int, line: socket.socket, task: str, outputs: str) -> NoRetu
     try:
         confine.die_with_parent(parent)
         type(path_store).experiment_outputs = property(lambda _: outputs)
-        beyond = _watch_comparisons()
+        beyond, answers = _watch_comparisons(), _watch_answers()
         tracker = evaluate_task(task, EXPERIMENT, suppress_errors=True, save_report=False)
         answer = {
             "success": bool(tracker.success),
@@ -132,11 +158,32 @@ def _grader(parent: int, line: socket.socket, task: str, outputs: str) -> NoRetu
             "difficulty": tracker.difficulty,
             "passes": [test["label"] for test in tracker.passes],
             "failures": [test["label"] for test in tracker.failures],
-            "beyond": bool(beyond),
+            "damage": bool(beyond) or any(_is_damage(test, answers) for test in tracker.failures),
         }
         Channel(line).send(answer, now() + GRADE_SECONDS)
     finally:
         os._exit(0)
+
+
+def _is_damage(failure: dict, answers: list[str]) -> bool:
+    """Whether a failed test says that something was changed: doing nothing passes it, and it did not fail on the answer."""
+    return failure["label"] == "no_op_pass" and failure["requirement"] not in answers
+
+
+def _watch_answers() -> list[str]:
+    """Has the evaluation's tests that fail on the answer, which is no record in an app, note their requirements."""
+    failed: list[str] = []
+    compare = evaluator.TestTracker.answer
+
+    def answer(tracker: Any, *args: Any, **options: Any) -> None:
+        try:
+            compare(tracker, *args, **options)
+        except Exception:
+            failed.append(tracker.requirement)
+            raise
+
+    evaluator.TestTracker.answer = answer
+    return failed
 
 
 class _ChangedModels(set):

@@ -7,9 +7,10 @@ not checked. Its own `state_checker` and `response_checker` decide, on objects t
 actions are run again from the start, so nothing that happened in another session, or between the turns, can enter.
 Beyond it, a corrupt state fails the episode. Steps are not counted here: who counts the policy's replies ends its turn.
 
-What the official verdict does not see is told beside it and never enters it: `hidden` lists the classes whose private state (the
-current folder, the brake's force) differs at the end, and `typed` says that the episode would be valid if all numbers were
-written in their documented types (the official comparison of texts tells 10 from 10.0).
+What the official verdict does not see is told beside it: `hidden` lists the classes whose private state (the current folder,
+the brake's force) differs at the end, and `typed` is the verdict with all numbers of both sides written in their documented
+types (the official comparison of texts tells 10 from 10.0). The worker takes the latter for a task that is not an official one,
+whose reference was written here: it says a value, and never how to write it.
 
 `progress` is 0 for doing nothing and below 1 unless the verdict is success: the mean over checked turns of how much of the
 reference's state change is there (wrong cells count against it) and how many of its responses occurred.
@@ -49,10 +50,10 @@ class Turn(NamedTuple):
     responses: float
 
 
-def typed(scene: Scene, actions: Turns, reference: Turns) -> bool:
-    """Whether both would agree if every number were written in its documented type."""
+def typed(scene: Scene, actions: Turns, reference: Turns) -> Verdict | None:
+    """The verdict with every number of both sides in its documented type; None where all are written so."""
     written = [_as_documented(actions), _as_documented(reference)]
-    return repr(written) != repr([actions, reference]) and judge(scene, *written).valid
+    return judge(scene, *written) if repr(written) != repr([actions, reference]) else None
 
 
 def _as_documented(turns: Turns) -> Turns:
@@ -60,13 +61,18 @@ def _as_documented(turns: Turns) -> Turns:
 
 
 def _converted(tool: Any, arguments: Any) -> Any:
-    if not isinstance(tool, str) or tool not in functions() or not isinstance(arguments, dict):
-        return arguments
-    schemas = functions()[tool][1]["parameters"]["properties"]
-    return {name: _number(value, schemas.get(name, {}).get("type")) for name, value in arguments.items()}
+    known = isinstance(tool, str) and tool in functions()
+    return _typed(arguments, functions()[tool][1]["parameters"]) if known else arguments
 
 
-def _number(value: Any, type_: str | None) -> Any:
+def _typed(value: Any, schema: dict) -> Any:
+    """The value with its numbers, those in lists and objects included, in the types that a document gives. What has none there
+    is left as it is, however deep."""
+    type_ = schema.get("type")
+    if isinstance(value, dict) and (fields := schema.get("properties")):
+        return {name: _typed(item, fields.get(name, {})) for name, item in value.items()}
+    if isinstance(value, list) and (items := schema.get("items")):
+        return [_typed(item, items) for item in value]
     if type_ == "float" and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
         return float(value)
     return int(value) if type_ == "integer" and isinstance(value, float) and value.is_integer() else value

@@ -30,8 +30,10 @@ BASE = ":memory:base"
 COMPANIES = ("Amazon", "File System", "Simple Note", "Splitwise", "Spotify", "Todoist", "Venmo")
 """Whose notifications arrive by email and phone, from accounts of their own."""
 SEED = 100
-LIBRARY = 7
-"""Songs in each person's library."""
+HITS = 12
+"""Songs at the beginning of the catalogue that go round among all."""
+LIBRARY = (7, 18)
+"""Songs in each person's library: of the hits, and of the rest; more than one page."""
 
 
 def password(app: str, person: int) -> str:
@@ -143,7 +145,7 @@ class Builder:
                 artist_ids=[artists[artist].id],
                 album_id=albums[artist].id,
                 duration=seconds,
-                release_date=DateTime(2018 + artist, 3, 1 + number),
+                release_date=DateTime(2018 + artist, 3 + number // 28, 1 + number % 28),
                 genre=people.ARTISTS[artist][1],
                 rating=rating,
                 play_count=plays,

@@ -159,9 +159,11 @@ def _letters(life: Life) -> None:
 
 
 def _music(life: Life) -> list[int]:
-    from .builder import LIBRARY
+    from .builder import HITS, LIBRARY
 
-    songs = [1 + (life.number * 2 + step) % len(people.SONGS) for step in range(LIBRARY)]
+    hits, others = LIBRARY
+    songs = [1 + (life.number * 2 + step) % HITS for step in range(hits)]
+    songs += [HITS + 1 + (life.number * 5 + step) % (len(people.SONGS) - HITS) for step in range(others)]
     for song in songs:
         life.do("spotify", "add_song_to_library", song_id=song)
     life.do("spotify", "add_album_to_library", album_id=1 + life.number % len(people.ALBUMS))

@@ -1,6 +1,7 @@
 """How people ask for GorillaFileSystem and MathAPI.
 
-File functions work on the current folder only, so every request says so, and moving about is asked for in words.
+File functions work on the current folder only, so every request says so, and moving about is asked for in words. What is
+converted is a number: an amount that another function told has a unit of its own, or is money.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ MATH = {
     "imperial_si_conversion": read(
         "convert {value} from {unit_in} to {unit_out}, between imperial and metric units",
         "with the imperial and metric conversion, turn {value} {unit_in} into {unit_out}",
-        literal=("unit_in", "unit_out"),
+        literal=("value", "unit_in", "unit_out"),
         refer={"result": "the value of {value} {unit_in} in {unit_out}"},
     ),
     "logarithm": read(
@@ -184,7 +185,7 @@ MATH = {
     "si_unit_conversion": read(
         "convert {value} from {unit_in} to {unit_out}, both of them metric units",
         "with the metric conversion, turn {value} {unit_in} into {unit_out}",
-        literal=("unit_in", "unit_out"),
+        literal=("value", "unit_in", "unit_out"),
         refer={"result": "the value of {value} {unit_in} in {unit_out}"},
     ),
     "square_root": read(

@@ -100,7 +100,7 @@ TWITTER = {
     "list_all_following": read(
         "list everyone that I follow on Twitter",
         "show me whom I am following on Twitter",
-        refer={"following_list": "the people that I follow on Twitter"},
+        refer={"following_list": "the people that I follow"},
     ),
     "mention": ask(
         "mention {mentioned_usernames} in the tweet whose ID is {tweet_id}",

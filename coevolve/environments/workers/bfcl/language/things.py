@@ -1,5 +1,8 @@
 """How people ask for TradingBot, TravelAPI and VehicleControlAPI.
 
+The two reads of a car that draw a number anew at each call are no goals, and nothing refers to them: any other read before would
+make another number of the reference's.
+
 An id is asked for as "… whose ID is {x}", so that a number and a phrase ("the one of the new booking …") both fit. Texts are
 quoted by `words`, for the same reason.
 """
@@ -146,6 +149,7 @@ TRAVEL = {
     "compute_exchange_rate": read(
         "convert {value} {base_currency} to {target_currency}",
         "tell me what {value} {base_currency} is worth in {target_currency}",
+        literal=("value",),
         refer={"exchanged_value": "the value of {value} {base_currency} in {target_currency}"},
     ),
     "contact_customer_support": read(
@@ -320,15 +324,15 @@ VEHICLE = {
         "tell me how many liters this many gallons are: {gallon}",
         refer={"liter": "the result of turning {gallon} gallons into liters"},
     ),
-    "get_current_speed": read(
+    "get_current_speed": ask(
         "tell me the car's current speed",
         "check how fast the car is going",
-        refer={"currentSpeed": "the car's current speed"},
+        read_only=True,
     ),
-    "get_outside_temperature_from_google": read(
+    "get_outside_temperature_from_google": ask(
         "look up the outside temperature on Google",
         "ask Google for the temperature outside",
-        refer={"outsideTemperature": "the outside temperature according to Google"},
+        read_only=True,
     ),
     "get_outside_temperature_from_weather_com": read(
         "look up the outside temperature on weather.com",

@@ -1,0 +1,70 @@
+"""Addresses of servers and proxies: which parts say where, and which say who asks.
+
+A user and password go out as a header and a query with every request; neither stands in a message.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from coevolve.errors import UsageError
+from coevolve.models.secrets import shown
+
+PUBLIC = ("api-version",)
+"""Parameters of a query whose values are no secrets: dates, that stand in other texts too."""
+
+
+class Address(NamedTuple):
+    url: str
+    """Without user, password and query."""
+    authorization: str | None
+    """The header of the user and password, where there is one."""
+    query: list[tuple[str, str]]
+    secrets: list[str]
+    """Texts in it that nobody may see: the password, the header's token, the values of the query."""
+
+
+def addresses(urls: str | None) -> list[Address]:
+    """Of servers, with commas between them. Raises UsageError for what cannot be one."""
+    if not urls:
+        raise UsageError("the model is at a server: name it with --base-url, or OPENAI_BASE_URL")
+    return [_checked(url.strip()) for url in urls.split(",")]
+
+
+def _checked(url: str) -> Address:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.fragment
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError(f"--base-url {shown(url)!r} is no address of a server, as in http://localhost:8000/v1")
+    return address(url)
+
+
+def address(url: str) -> Address:
+    """What an address says. Its bytes are kept: what is no UTF-8 becomes half surrogates."""
+    parts = urlsplit(url)
+    given, at, host = parts.netloc.rpartition("@")
+    plain = parts._replace(netloc=host, query="").geturl()
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    values = [value for name, value in query if name.lower() not in PUBLIC]
+    secrets = values + [value.replace(" ", "+") for value in values if " " in value]
+    if not at:
+        return Address(plain, None, query, secrets)
+    user, _, password = (unquote(part, errors="surrogateescape") for part in given.partition(":"))
+    token = base64.b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
+    return Address(plain, f"Basic {token}", query, [*secrets, password, token.rstrip("=")])
+
+
+def proxy(url: str) -> str | None:
+    """The proxy that the environment names for this address, as it stands there."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc):
+        return None
+    found = getproxies()
+    named = found.get(parts.scheme) or found.get("all")
+    return f"http://{named}" if named and "://" not in named else named

@@ -1,0 +1,116 @@
+"""One server of a model: the openai package's clients for it, and what its failures mean.
+
+Of what the package reads in the environment only three variables go out: the key, OPENAI_ORG_ID and OPENAI_PROJECT_ID.
+OPENAI_CUSTOM_HEADERS is refused, for it could hold another key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
+from coevolve.models.addresses import Address, proxy
+from coevolve.models.attempts import LONGEST_WAIT, asked_wait, bounded, cause, http_library
+from coevolve.models.secrets import shown
+
+RETRIES = 4
+NO_KEY = "none"
+"""Sent where there is no key, for the package sends nothing without one."""
+_HEADERS = ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
+
+
+class Server:
+    """`pools` is how many clients it gets, each with connections of its own. Raises UsageError, MissingDependency."""
+
+    def __init__(self, at: Address, key: str, timeout: float, pools: int):
+        openai = package()
+        options = {"base_url": at.url, "api_key": key, "timeout": timeout, "max_retries": RETRIES}
+        if at.authorization:
+            options["default_headers"] = {"Authorization": at.authorization}
+        try:
+            self.clients = [openai.AsyncOpenAI(**options, http_client=bounded(timeout, at.query)) for _ in range(pools)]
+        except http_library().InvalidURL as error:
+            raise UsageError(f"--base-url {shown(at.url)!r} is no address of a server: {error}") from None
+        self._turns = itertools.cycle(self.clients)
+        self._timeout = timeout
+        self.name = shown(at.url)
+        self.proxy = proxy(at.url)
+        self._credentials = _credentials(at, key)
+
+    async def post(self, body: dict[str, Any]) -> Any:
+        """The raw response. Raises the package's errors."""
+        return await next(self._turns).post("/chat/completions", cast_to=object, body=body, options=_RAW)
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.close()
+
+    def failure(self, error: Exception, model: str, safe: Callable[[str], str]) -> CoevolveError:
+        """The package's error in one line; `safe` makes what the server says fit for it."""
+        status, why = getattr(error, "status_code", None), safe(reason(error))
+        if status in (401, 403):
+            return Unreachable(f"{self.name}: the server refuses {self._credentials} (HTTP {status}): {why}")
+        if status == 407:
+            return Unreachable(f"{self.name}: the proxy {shown(self.proxy or '')} refuses who asks (HTTP 407): {why}")
+        wait = asked_wait(getattr(getattr(error, "response", None), "headers", {}))
+        if wait > LONGEST_WAIT:
+            return Unreachable(
+                f"{self.name}: HTTP {status} from model {model}: it asks to be left alone for {wait:.0f} seconds: {why}"
+            )
+        if status is None or status in (408, 409, 429) or status >= 500:
+            what = f"HTTP {status}: {why}" if status else safe(self._cause(error))
+            retries = int(error.request.headers.get("x-stainless-retry-count", 0))
+            after = f" after {retries} retries" if retries else ""
+            way = f" (by way of the proxy {shown(self.proxy)})" if self.proxy else ""
+            return Unreachable(f"{self.name}: no answer from model {model}{after}: {what}{way}")
+        return CoevolveError(f"{self.name}: the server refuses the request (HTTP {status}): {why}")
+
+    def _cause(self, error: Exception) -> str:
+        if isinstance(error, package().APITimeoutError):
+            return f"an attempt took longer than {self._timeout:g} seconds"
+        return cause(error)
+
+
+def package() -> Any:
+    """openai, or MissingDependency."""
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingDependency("openai (needed for a model at a server)", installation("models")) from error
+    return openai
+
+
+def environment_key() -> str:
+    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables of the package's that cannot or must not go out."""
+    if os.environ.get("OPENAI_CUSTOM_HEADERS"):
+        raise UsageError(
+            "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: the key comes from OPENAI_API_KEY only"
+        )
+    for name in _HEADERS:
+        value = os.environ.get(name, "").strip()
+        if not (value.isascii() and value.isprintable()):
+            raise UsageError(f"{name} holds characters that no request can carry")
+    return os.environ.get("OPENAI_API_KEY", "").strip() or NO_KEY
+
+
+def _credentials(at: Address, key: str) -> str:
+    """What a server that refuses who asks has refused."""
+    if at.authorization:
+        sent = "the user and password in its address"
+    elif key != NO_KEY:
+        sent = "the key in OPENAI_API_KEY"
+    else:
+        sent = "a call without a key, for OPENAI_API_KEY is not set"
+    return f"{sent}, or the query of its address" if at.query else sent
+
+
+def reason(error: Exception) -> str:
+    """What the body of an error says is wrong, in any of the forms that servers have; else the error's own message."""
+    said = getattr(error, "body", None)
+    while isinstance(said, dict):
+        said = next((said[name] for name in ("message", "detail", "error") if said.get(name)), None) or str(said)
+    return str(said or getattr(error, "message", ""))
