@@ -20,7 +20,7 @@ from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.played import Played
 from coevolve_cli.versions import AnyVersion
-from coevolve_cli.vllm_options import ARGUMENTS, Backend, VllmArgs, serving
+from coevolve_cli.vllm_options import Backend, VllmArgs, serving
 
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
@@ -54,7 +54,7 @@ def command(
     weak_below: Annotated[float, typer.Option("--weak-below", min=0, max=1, help="With --weak-by: weak is a success below this.")] = 0.5,
     official: Annotated[bool, typer.Option("--official", help="BFCL's own evaluation, too (coevolve env install bfcl-official); plays `base` if no tasks are named.")] = False,
     backend: Backend = "local",
-    vllm_args: VllmArgs = ARGUMENTS,
+    vllm_args: VllmArgs = None,
     prompt: streams.Prompt = "tools",
     any_version: AnyVersion = False,
     seed: streams.Seed = 0,

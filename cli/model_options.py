@@ -8,6 +8,9 @@
 
 `service` is entered first and so left last: the output is complete when it prints the totals, adds them to
 RUN/model_calls.jsonl and, if the server gave answers without content, ends the command as partial (exit 75).
+
+A model can be named by the READY.json of a trainer that serves it: the command sees the name of these weights, and the addresses
+as if they were --base-url.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -29,8 +32,10 @@ from coevolve.errors import Partial, UsageError, WriteFailed
 if TYPE_CHECKING:
     from coevolve.models.service import Models
 
+READY = "READY.json"
+
 Prompts = Annotated[str | None, typer.Option("--prompts", metavar="DIR", help="Prompt files that replace those of the package (coevolve/prompts).", show_default=False)]  # fmt: skip
-Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Let this model of a server do it (--base-url).", show_default=False)]  # fmt: skip
+Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Let this model of a server do it (--base-url), or the policy of a trainer's READY.json.", show_default=False)]  # fmt: skip
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Of --model; default: the server's.", show_default=False)]  # fmt: skip
 
 
@@ -47,6 +52,9 @@ class ModelOptions(NamedTuple):
     max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop (exit 5) once paid calls cost this much (with --prices).", show_default=False)] = None
     request_extra: Annotated[str | None, typer.Option("--request-extra", metavar="JSON", help="Further fields of every request; null removes one.", show_default=False)] = None
     # fmt: on
+    at_server: dict[str, str] = {}
+    """These two are no options: see `Options` of the service."""
+    until: str | None = None
 
     @contextlib.contextmanager
     def service(self, stage: str, *, run: str | None = None, quiet: bool = False) -> Iterator[Models]:
@@ -85,14 +93,26 @@ class ModelOptions(NamedTuple):
             prices=self.prices,
             limits=Limits(calls=self.max_calls, tokens=self.max_tokens, cost=self.max_cost),
             extra=_extra(self.request_extra),
+            at_server=self.at_server,
+            until=self.until,
         )
+
+    def served(self, ready: str) -> tuple[str, ModelOptions]:
+        """The name of the policy that a trainer's READY.json is about, and how it is reached. Raises UsageError."""
+        from coevolve.training.verl.served import served
+
+        if self.base_url:
+            raise UsageError(f"--base-url: the addresses are those of {ready}; leave it out")
+        name, at_server, addresses, until = served(ready, newest=not self.offline)
+        return name, self._replace(base_url=",".join(addresses), at_server={name: at_server}, until=str(until))
 
 
 def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `ModelOptions` in place of its parameter `models`."""
     signature = inspect.signature(command)
     hints = get_type_hints(command, include_extras=True)
-    shared = get_type_hints(ModelOptions, include_extras=True)
+    hinted = get_type_hints(ModelOptions, include_extras=True)
+    shared = {name: hint for name, hint in hinted.items() if get_origin(hint) is Annotated}
     own = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values() if p.name != "models"]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=ModelOptions._field_defaults[name], annotation=hint)
@@ -100,8 +120,10 @@ def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def wrapped(**arguments: Any) -> None:
-        _check(arguments)
+        who = _check(arguments)
         models = ModelOptions(**{name: arguments.pop(name) for name in shared})
+        if Path(arguments[who] or "").name == READY:
+            arguments[who], models = models.served(arguments[who])
         if models.base_url and "ctx" in arguments:  # --dry-run prints what is there
             arguments["ctx"].params["base_url"] = _shown(models.base_url)
         command(**arguments, models=models)
@@ -112,8 +134,8 @@ def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def _check(arguments: dict[str, Any]) -> None:
-    """What no command could mean. Raises UsageError."""
+def _check(arguments: dict[str, Any]) -> str:
+    """Raises UsageError for what no command could mean. Returns the parameter that names the model."""
     for name, value in arguments.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"--{name.replace('_', '-')} takes a finite number, not {value}")
@@ -123,6 +145,7 @@ def _check(arguments: dict[str, Any]) -> None:
     for name in ("base_url", "offline"):
         if arguments[name] and arguments[who] is None:
             raise UsageError(f"--{name.replace('_', '-')} needs --{who}: which model?")
+    return who
 
 
 def _shown(urls: str) -> str:

@@ -14,7 +14,7 @@ from coevolve.runs import Journal, journal_path
 from coevolve_cli import streams
 from coevolve_cli.model_options import ModelOptions, with_model_options
 from coevolve_cli.versions import AnyVersion
-from coevolve_cli.vllm_options import ARGUMENTS, Backend, VllmArgs, serving
+from coevolve_cli.vllm_options import Backend, VllmArgs, serving
 
 EXAMPLES = """
   coevolve rollout tasks.jsonl --policy runs/a/policy --samples 8 > rollouts.jsonl
@@ -34,7 +34,7 @@ def command(
             "--policy",
             "--model",
             metavar="NAME",
-            help="solution, nothing, hollow, random; a Hugging Face directory or id; a model at --base-url.",
+            help="solution, nothing, hollow, random; a Hugging Face directory or id; a model at --base-url; a trainer's READY.json.",
         ),
     ] = "solution",
     env: streams.Env = None,
@@ -76,7 +76,7 @@ def command(
         typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
     ] = None,
     backend: Backend = "local",
-    vllm_args: VllmArgs = ARGUMENTS,
+    vllm_args: VllmArgs = None,
     prompt: streams.Prompt = "tools",
     any_version: AnyVersion = False,
     seed: streams.Seed = 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -116,17 +117,17 @@ def command(
 
         chosen, settings = options(ctx, given)
         if dry_run:
-            tasks = _planned(files)
-            dry_run_verl(settings, chosen, run, _environment(tasks, env) if tasks else env, len(tasks))
+            tasks = _planned(files, faults)
+            dry_run_verl(tasks, settings, run, _environment(tasks, env) if tasks else env, chosen, iteration)
             return
     else:
         from coevolve.training.local import Settings
 
         if not model:
-            raise UsageError("--model is missing: the Hugging Face model that the run begins with")
+            raise UsageError(_without_model(run))
         settings = Settings(**{name: ctx.params[name] for name in Settings.__struct_fields__ if name in ctx.params})
         if dry_run:
-            tasks = _planned(files)
+            tasks = _planned(files, faults)
             if tasks:
                 _environment(tasks, env)
             streams.dry_run(ctx, tasks=len(tasks), rollouts=steps * batch * samples, updates=steps)
@@ -151,10 +152,18 @@ def command(
                 s.write_raw(line)
 
 
-def _planned(files: list[str] | None) -> list[Task]:
-    """The tasks of a dry run."""
-    streams.check_input(files)
-    tasks = [line.record for line in jsonl.read(files or ["-"], Task)]
+def _without_model(run: str) -> str:
+    """What is missing. Of a run of the other backend it is not the model."""
+    begun = Path(run, "config.json")
+    if begun.is_file() and b'"backend": "verl"' in begun.read_bytes():
+        return f"{run} was begun with --backend verl, and --backend local cannot go on with it"
+    return "--model is missing: the Hugging Face model that the run begins with"
+
+
+def _planned(files: list[str] | None, faults: streams.Faults) -> list[Task]:
+    """The tasks of a dry run, read as the run itself would; what it would set aside is kept nowhere."""
+    with streams.stage("train", files, faults=faults._replace(rejects=None), quiet=True) as s:
+        tasks = [line.record for line in s.read(Task)]
     if not tasks:
         jsonl.warn("the input is empty: there are no tasks to train on, and the run itself would be refused")
     return tasks

@@ -69,7 +69,7 @@ def command(
         typer.Option(
             "--solver",
             metavar="NAME",
-            help="An agent that sees only the query tries what is valid: a model at --base-url, else as --policy of rollout.",
+            help="An agent that sees only the query tries what is valid: a model at --base-url, else as --policy of rollout (READY.json, too).",
             show_default=False,
         ),
     ] = None,

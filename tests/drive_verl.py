@@ -21,7 +21,7 @@ OWN = {"steps": 3, "batch": 2, "samples": 2, "max_prompt_tokens": 64, "max_token
 def drive(run: Path | str, tasks: list[Task], model: Path | str, env: str, iteration: int | None = None, **how) -> Path:
     """One iteration; `settings` among the options replaces settings."""
     settings = msgspec.convert({"model": str(model), **OWN, **how.pop("settings", {})}, Settings)
-    chosen = Options(preset("cpu"), command=COMMAND, **{"stall_timeout": 20.0, **how})
+    chosen = Options(preset("cpu"), **{"command": COMMAND, "stall_timeout": 20.0, **how})
     return train(tasks, settings, str(run), env, chosen, iteration=iteration)
 
 

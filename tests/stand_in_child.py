@@ -2,8 +2,10 @@
 
 The driver and its watchdog know the child by its files and its process alone, so what they do about a child that waits, dies,
 hangs or ends too early is tested without the minute that Ray and verl take to start. tests/training/verl/test_child.py runs the
-real one. PLAN, a file beside this run (RUN.plan), tells what goes wrong, a line each time: `hang`, `die`, `error`, `nothing`,
-`torn`, `lively` (a heartbeat without progress).
+real one. Its address answers GET /health, with 503 below /ill, and nothing else.
+
+PLAN, a file beside this run (RUN.plan), tells what goes wrong, a line each time: `hang`, `die`, `error`, `nothing`, `torn`,
+`lively` (a heartbeat without progress).
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from coevolve import jsonl
@@ -23,8 +27,16 @@ from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, Ready, 
 STEP_SECONDS = 0.05
 
 
+class Health(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response({"/health": 200, "/ill/health": 503}.get(self.path, 404))
+        self.end_headers()
+
+
 class StandIn:
     def __init__(self, run: str):
+        self.engine = HTTPServer(("127.0.0.1", 0), Health)
+        threading.Thread(target=self.engine.serve_forever, daemon=True).start()
         self.files = Files(run)
         self.job = read(self.files.job, Job)
         self.progress = 0
@@ -111,7 +123,7 @@ class StandIn:
                 iteration=iteration,
                 step=self.done,
                 weights=self.done,
-                addresses=["http://127.0.0.1:1/v1"],
+                addresses=[f"http://127.0.0.1:{self.engine.server_port}/v1"],
                 model=self.job.model,
                 checkpoint=f"verl/checkpoints/global_step_{self.done}",
             ),

@@ -139,10 +139,10 @@ def tasks_of(env: str, iteration: int) -> list[Task]:
     return [msgspec.structs.replace(task, env=env) for task in own[iteration - 1 :: 3][:8]]
 
 
-def question(task: Task) -> dict[str, Any]:
-    """A request to the served policy."""
+def question(task: Task, model: str) -> dict[str, Any]:
+    """A request to the policy that is served by this name."""
     messages = [{"role": "user", "content": task.query[0]}]
-    return {"model": "any", "messages": messages, "temperature": 0, "max_tokens": 24}
+    return {"model": model, "messages": messages, "temperature": 0, "max_tokens": 24}
 
 
 def post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -58,10 +58,16 @@ class ChatClient:
     without either, nothing is sent anywhere (UsageError). Belongs to one event loop.
 
     `concurrency` is how many calls are expected at a time: their connections are spread over several pools, since a pool looks
-    at every idle connection it has for every call.
+    at every idle connection it has for every call. `at_server` has the server's name of a model, where that is another.
     """
 
-    def __init__(self, base_url: str | None, timeout: float = 600.0, concurrency: int = 1):
+    def __init__(
+        self,
+        base_url: str | None,
+        timeout: float = 600.0,
+        concurrency: int = 1,
+        at_server: dict[str, str] | None = None,
+    ):
         self._openai = package()
         key = environment_key()
         found = addresses(base_url or os.environ.get("OPENAI_BASE_URL"))
@@ -69,6 +75,7 @@ class ChatClient:
         self._servers = [Server(at, key, timeout, pools) for at in found]
         proxies = [address(server.proxy) for server in self._servers if server.proxy]
         self._secrets = Secrets(key, *itertools.chain.from_iterable(at.secrets for at in [*found, *proxies]))
+        self._at_server = at_server or {}
         self._without_schema: set[str] = set()
         self._without_results: set[str] = set()
 
@@ -104,7 +111,8 @@ class ChatClient:
         schema = request.model not in self._without_schema
         results = request.model not in self._without_results
         try:
-            return await server.post(_body(request, names, schema, results))
+            asked = replace(request, model=self._at_server.get(request.model, request.model))
+            return await server.post(_body(asked, names, schema, results))
         except self._openai.APIError as error:
             status, said = getattr(error, "status_code", None), str(error)
             if status in _NO_FORMAT and request.schema and schema and _FORMAT.search(said):

@@ -16,13 +16,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from coevolve.errors import CoevolveError, UsageError
+from coevolve.errors import CoevolveError, Unreachable, UsageError
 from coevolve.models import structured
 from coevolve.models.call_journal import Asked, CallJournal, Entry
 from coevolve.models.chat import BadReply, Rejected, Reply, Request
@@ -61,6 +62,10 @@ class Options(Struct, frozen=True):
     limits: Limits = Limits()
     extra: dict[str, Any] = {}
     """Further fields of every request, none of `OURS`."""
+    at_server: dict[str, str] = {}
+    """Name of a model → the server's name of it, where that is another."""
+    until: str | None = None
+    """A file: once it is there, the server has other models under these names, and nothing that it says is kept."""
 
 
 class Models:
@@ -74,7 +79,9 @@ class Models:
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
         self._journal = CallJournal(options.journal or home() / "journal", writes=not options.offline)
-        self._client = None if options.offline else ChatClient(options.base_url, options.timeout, options.concurrency)
+        self._client = None
+        if not options.offline:
+            self._client = ChatClient(options.base_url, options.timeout, options.concurrency, options.at_server)
         self._runner = asyncio.Runner()
         self._asking: dict[str, asyncio.Task[Reply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
@@ -197,6 +204,8 @@ class Models:
             self._wasted.add(key)
             raise
         totals.silent += not (reply.text.strip() or reply.reasoning or reply.tool_calls or reply.truncated)
+        if self.options.until and Path(self.options.until).exists():
+            raise Unreachable(f"model {request.model} is no longer at its server: {self.options.until} has appeared")
         self._keep(self._entry(key, request, reply, retries, seconds))
         return reply
 

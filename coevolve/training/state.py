@@ -1,6 +1,7 @@
 """A training run on disk: what a killed run needs to go on as if nothing had happened.
 
-    RUN/config.json               settings that decide the bytes, written when the model has loaded; others are refused
+    RUN/config.json               settings that decide the bytes, written when the model has loaded; others are refused,
+                                  once they have decided anything (EVIDENCE)
     RUN/metrics.jsonl             one line per step (training.metrics)
     RUN/policy                    link to the newest checkpoint, a Hugging Face directory
     RUN/checkpoints/step-000010/  model and tokenizer in Hugging Face form, optimizer.pt, trainer.json
@@ -27,6 +28,12 @@ from coevolve.records import Task, content_id
 
 T = TypeVar("T")
 
+EVIDENCE = (
+    *("checkpoints/step-*", "metrics.jsonl", "iterations/*/rollouts*.jsonl"),
+    *("verl/checkpoints/global_step_*", "verl/metrics.jsonl", "verl/iterations/*/episodes/*.jsonl"),
+)
+"""What a run has come to, with either backend. Without any of it nothing depends on its settings and its tasks."""
+
 
 class IterationState(msgspec.Struct, frozen=True):
     """What an iteration is trained on."""
@@ -49,11 +56,12 @@ class Damaged(BadInput):
 
 
 class RunState:
-    """Open it with `with`; holds the run's lock."""
+    """Open it with `with`; holds the run's lock. `bound`: by work under way, whatever is on the disk."""
 
-    def __init__(self, run: str, settings: msgspec.Struct):
+    def __init__(self, run: str, settings: msgspec.Struct, *, bound: bool = False):
         self.path = Path(run)
         self._settings = msgspec.to_builtins(settings)
+        self._bound = bound
         self._lock: IO[bytes] | None = None
 
     def __enter__(self) -> RunState:
@@ -69,7 +77,7 @@ class RunState:
         except OSError as error:
             raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
         try:
-            self._check_settings()
+            self.check_settings()
         except BaseException:
             self._lock.close()
             raise
@@ -81,21 +89,34 @@ class RunState:
     def keep_settings(self) -> None:
         """Makes the settings those of the run."""
         file = self.path / "config.json"
-        if not file.exists():
+        if not file.exists() or self._changed():
             with jsonl.atomic(file) as stream:
                 stream.write(msgspec.json.format(msgspec.json.encode(self._settings)) + b"\n")
 
-    def _check_settings(self) -> None:
+    @property
+    def bound(self) -> bool:
+        """Whether anything was done under the run's settings: a begun checkpoint, a line of metrics, a rollout."""
+        found = (path for pattern in EVIDENCE for path in self.path.glob(pattern))
+        return self._bound or any(path.is_dir() or path.stat().st_size for path in found)
+
+    def check_settings(self) -> None:
+        """Raises UsageError where other settings have decided what the run has come to."""
+        changed = self._changed()
+        if changed and self.bound:
+            raise UsageError(
+                f"{self.path / 'config.json'}: the run was begun with other settings ({'; '.join(changed)}). "
+                "Use the same ones, or another --run"
+            )
+
+    def _changed(self) -> list[str]:
+        """The settings that differ from those of the run, in words; a table's keys one by one."""
         file = self.path / "config.json"
         if not file.exists():
-            return
+            return []
         old = _decode(file, dict[str, Any], "delete it: the next call writes it again from its own options")
-        names = sorted(k for k in {*old, *self._settings} if old.get(k) != self._settings.get(k))
-        if names:
-            changed = ", ".join(f"{k} was {old.get(k)!r}" for k in names)
-            raise UsageError(
-                f"{file}: the run was begun with other settings ({changed}). Use the same ones, or another --run"
-            )
+        was, is_ = _flat(old), _flat(self._settings)
+        names = sorted(k for k in {*was, *is_} if was.get(k) != is_.get(k))
+        return [f"{k} was {_told(was, k)}, here {_told(is_, k)}" for k in names]
 
     @property
     def step(self) -> int:
@@ -173,6 +194,15 @@ class RunState:
         if not file.exists() or not file.stat().st_size:
             raise UsageError(f"{file}: the iteration's rollouts are gone (was standard output redirected onto them?)")
         return file
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    tables = [value for value in settings.values() if isinstance(value, dict)]
+    return {k: v for table in (settings, *tables) for k, v in table.items() if not isinstance(v, dict)}
+
+
+def _told(settings: dict[str, Any], name: str) -> str:
+    return repr(settings[name]) if name in settings else "not given"
 
 
 def _keep(file: Path, wanted: Callable[[int], bool]) -> None:

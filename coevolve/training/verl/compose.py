@@ -63,7 +63,15 @@ def validate(config: DictConfig) -> None:
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
         for part in (config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor, config.algorithm):
             omega_conf_to_dataclass(part)
-    except (AssertionError, ValueError, TypeError, RuntimeError, HydraException, OmegaConfBaseException) as error:
+    except (
+        AssertionError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        RuntimeError,
+        HydraException,
+        OmegaConfBaseException,
+    ) as error:
         reason = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
         raise UsageError(f"verl refuses the configuration: {' '.join(str(reason).split())}") from error
 

@@ -11,6 +11,8 @@ stays behind, serves the policy (addresses in READY.json) and waits for the next
 | it is interrupted, or fails (SIGINT, SIGTERM, SIGHUP) | it is ended, with every process of its own |
 | it is killed with SIGKILL | it goes on to the boundary and waits there; the next call attaches |
 
+A child at a boundary whose engines do not answer is ended, and another one goes on from its checkpoint.
+
 A call for a finished iteration changes nothing and starts nothing. Nothing here is repeated bit by bit: verl and its engines
 make no such promise. But which tasks a step sees follows from seed, step and tasks alone, and a killed run goes on from its
 last checkpoint.
@@ -28,9 +30,9 @@ from coevolve.environments.client import Pool
 from coevolve.errors import UsageError, WriteFailed
 from coevolve.records import Task
 from coevolve.training.state import Damaged, RunState
-from coevolve.training.verl import child_process, export
+from coevolve.training.verl import child_process, export, replicas
 from coevolve.training.verl.files import Files, Heartbeat, Job, Ready, read, write
-from coevolve.training.verl.prompt_length import prompt_lengths
+from coevolve.training.verl.prompt_length import prompt_lengths, tokenizer_here, tokenizer_of
 from coevolve.training.verl.settings import Preset, Settings, overrides, recorded
 from coevolve.training.verl.watchdog import EndedWaiting, Watch
 
@@ -56,6 +58,8 @@ class Options(NamedTuple):
     restart: bool = False
     any_version: bool = False
     """Tasks that another version of the environment made are played, too."""
+    check_at_once: Callable[[Job], None] | None = None
+    """Asked before the environment is started: raises for what is seen in no time."""
     check: Callable[[Settings, Job], None] | None = None
     """Asked before anything is written and a child is started: raises for a configuration or a machine that cannot work."""
     command: tuple[str, ...] = child_process.COMMAND
@@ -78,26 +82,99 @@ def train(
     """
     if not tasks:
         raise UsageError("no tasks to train on")
-    steps = options.save_every or settings.steps
-    if settings.steps % steps:
-        raise UsageError(
-            f"--save-every {steps} must divide --steps {settings.steps}: an iteration ends with a checkpoint"
-        )
-    job(settings, options, Files(run), env)  # raises for overrides that contradict the settings
-    with RunState(run, recorded(settings, options.preset, options.overrides)) as state:
+    with _state(settings, run, env, options) as state:
         files = Files(state.path)
         finished = _finished(files)
-        iteration = _next(state, finished) if iteration is None else iteration
-        if not 1 <= iteration <= finished + 1:
-            raise UsageError(f"{run}: iteration {iteration} can't be trained: {finished} is the last finished one")
-        if files.tasks(iteration).exists():
-            state.check_tasks(iteration, tasks)
+        iteration = _which(state, files, tasks, iteration)
         if iteration > finished:
             driver = _Driver(settings, options, state, files, env)
             driver.iterate(tasks, iteration, finished, on_step)
         if not state.rollouts(iteration).exists():
             _export(state, files, settings, options, tasks, iteration)
         return state.finish(iteration)
+
+
+def rehearse(
+    tasks: list[Task],
+    settings: Settings,
+    run: str,
+    env: str,
+    options: Options,
+    *,
+    iteration: int | None = None,
+) -> list[str]:
+    """Raises what `train` would before it asks `options.check`; writes nothing. Returns what could not be looked at."""
+    state, files = _state(settings, run, env, options), Files(run)
+    state.check_settings()
+    if not tasks:
+        return []
+    iteration = _which(state, files, tasks, iteration)
+    if _handed_over(state, files, iteration):
+        return []
+    find = tokenizer_of if Path(settings.model).is_dir() else tokenizer_here  # a rehearsal asks no hub
+    tokenizer = find(settings.model)
+    _check_tasks(tasks, settings, env, options, tokenizer)
+    if tokenizer is None:
+        return [f"{settings.model} has no tokenizer on this machine: the lengths of the prompts were not compared"]
+    return []
+
+
+def _state(settings: Settings, run: str, env: str, options: Options) -> RunState:
+    """The run, not opened. Raises UsageError for what contradicts itself."""
+    steps = options.save_every or settings.steps
+    if settings.steps % steps:
+        raise UsageError(
+            f"--save-every {steps} must divide --steps {settings.steps}: an iteration ends with a checkpoint"
+        )
+    files = _files(run)
+    job(settings, options, files, env)  # raises for overrides that contradict the settings
+    told = recorded(settings, options.preset, options.overrides)
+    return RunState(run, told, bound=child_process.alive(files))
+
+
+def _files(run: str) -> Files:
+    """Raises UsageError for a path that is no directory's."""
+    here = next(path for path in (Path(run).absolute(), *Path(run).absolute().parents) if path.exists())
+    if not here.is_dir():
+        raise UsageError(f"--run {run}: {here} is a file, and a run is a directory")
+    return Files(run)
+
+
+def _which(state: RunState, files: Files, tasks: list[Task], iteration: int | None) -> int:
+    """The iteration that the call is for. Raises UsageError for one that cannot be, and for other tasks than its own."""
+    finished = _finished(files)
+    iteration = _next(state, finished) if iteration is None else iteration
+    if not 1 <= iteration <= finished + 1:
+        raise UsageError(f"{files.run}: iteration {iteration} can't be trained: {finished} is the last finished one")
+    if _handed_over(state, files, iteration):
+        state.check_tasks(iteration, tasks)
+    return iteration
+
+
+def _handed_over(state: RunState, files: Files, iteration: int) -> bool:
+    """Whether the iteration's tasks are settled: those of a run that has come to nothing can still be others."""
+    return state.bound and files.tasks(iteration).exists()
+
+
+def _check_tasks(tasks: list[Task], settings: Settings, env: str, options: Options, tokenizer: Any | None) -> None:
+    """The environment's version and, with a tokenizer, the prompts: verl would cut one that is too long at its head,
+    without a word to anybody."""
+    with Pool(env, workers=options.workers, call_timeout=options.call_timeout, any_version=options.any_version) as pool:
+        pool.compare(task.env_version for task in tasks)
+        lengths = prompt_lengths(tasks, pool, tokenizer, settings.prompt) if tokenizer is not None else []
+    limit = settings.max_prompt_tokens
+    long = [(t.id, n) for t, n in zip(tasks, lengths, strict=False) if n is not None and n > limit]
+    if long:
+        id_, length = long[0]
+        more = f", and so are {len(long) - 1} more" if len(long) > 1 else ""
+        raise UsageError(
+            f"task {id_}: its prompt is {length} tokens, above --max-prompt-tokens {limit}{more}. Raise the limit for a "
+            "new run, or leave the tasks out"
+        )
+    if refused := lengths.count(None):
+        jsonl.warn(
+            f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes will be masked"
+        )
 
 
 def _export(
@@ -112,8 +189,11 @@ def _export(
 
 
 def stop(run: str) -> str:
-    """Ends the run's child: at once where it waits, else after it was asked and did not react. Returns what happened."""
-    files = Files(run)
+    """Ends the run's child: at once where it waits, else after it was asked and did not react. Returns what happened.
+
+    Raises UsageError where there is no such run.
+    """
+    files = _existing(run)
     if not child_process.alive(files):
         child_process.terminate(files, 0)
         return f"{run}: no trainer is running"
@@ -126,11 +206,18 @@ def stop(run: str) -> str:
 
 def running(run: str) -> str:
     """What `stop` would do; ends nothing."""
-    files = Files(run)
+    files = _existing(run)
     if not child_process.alive(files):
         return f"{run}: no trainer is running"
     beat = read(files.heartbeat, Heartbeat)
     return f"{run}: the trainer would be ended (it is {beat.phase if beat else 'starting'})"
+
+
+def _existing(run: str) -> Files:
+    files = _files(run)
+    if not files.run.is_dir():
+        raise UsageError(f"{run}: there is no such run")
+    return files
 
 
 def _next(state: RunState, finished: int) -> int:
@@ -151,42 +238,38 @@ class _Driver:
 
     def iterate(self, tasks: list[Task], iteration: int, finished: int, on_step: OnStep | None) -> None:
         """Trains the iteration that comes next; the child is ended where that fails."""
-        if self._options.check and not child_process.alive(self._files):
-            self._options.check(self._settings, self._job(0, iteration))
-        if not self._files.tasks(iteration).exists():
+        self._end_without_engines(finished)
+        options, alive = self._options, child_process.alive(self._files)
+        handed_over = _handed_over(self._state, self._files, iteration)
+        if options.check_at_once and not alive:
+            options.check_at_once(self._job(0, iteration))
+        if not handed_over:
+            _check_tasks(tasks, self._settings, self._env, options, tokenizer_of(self._settings.model))
+        if options.check and not alive:
+            options.check(self._settings, self._job(0, iteration))
+        if not handed_over:
             self._hand_over(tasks, iteration)
         try:
             self._train(iteration, finished, on_step)
         except EndedWaiting:
             self._train(iteration, finished, on_step)
 
+    def _end_without_engines(self, finished: int) -> None:
+        """A child that waits would take the tasks and lose every episode, if its engines are gone."""
+        beat, ready = read(self._files.heartbeat, Heartbeat), read(self._files.ready(finished), Ready)
+        if not (beat and ready and beat.phase == "waiting" and child_process.alive(self._files)):
+            return
+        if why := replicas.silent(ready):
+            stop(str(self._files.run))
+            jsonl.warn(
+                f"an engine of the trainer does not answer ({why}): the trainer was ended, and another one goes on from the "
+                "last checkpoint"
+            )
+
     def _hand_over(self, tasks: list[Task], iteration: int) -> None:
-        self._check_prompts(tasks)
         self._state.keep_settings()
         self._state.note_tasks(iteration, tasks)
         jsonl.write(self._files.tasks(iteration), tasks)
-
-    def _check_prompts(self, tasks: list[Task]) -> None:
-        """verl would cut a prompt that is too long at its head, without a word to anybody."""
-        options = self._options
-        with Pool(
-            self._env, workers=options.workers, call_timeout=options.call_timeout, any_version=options.any_version
-        ) as pool:
-            pool.compare(task.env_version for task in tasks)
-            lengths = prompt_lengths(tasks, pool, self._settings.model, self._settings.prompt)
-        limit = self._settings.max_prompt_tokens
-        long = [(t.id, n) for t, n in zip(tasks, lengths, strict=True) if n is not None and n > limit]
-        if long:
-            id_, length = long[0]
-            more = f", and so are {len(long) - 1} more" if len(long) > 1 else ""
-            raise UsageError(
-                f"task {id_}: its prompt is {length} tokens, above --max-prompt-tokens {limit}{more}. Raise the limit for a "
-                "new run, or leave the tasks out"
-            )
-        if refused := lengths.count(None):
-            jsonl.warn(
-                f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes will be masked"
-            )
 
     def _train(self, iteration: int, finished: int, on_step: OnStep | None) -> None:
         """Starts or finds the child and watches it. Whatever interrupts the watch ends the child."""

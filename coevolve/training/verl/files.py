@@ -121,7 +121,7 @@ class Ready(msgspec.Struct, frozen=True):
     addresses: list[str]
     """OpenAI-compatible base URLs, `http://HOST:PORT/v1`; they answer until the next iteration begins or the child ends."""
     model: str
-    """Name of the policy at these addresses."""
+    """Name of the policy at these addresses, the same in every iteration; `served` has a name of these weights."""
     checkpoint: str
     """Path of the checkpoint, relative to RUN: `verl/checkpoints/global_step_N`."""
     counts: dict[str, int] = {}

@@ -36,7 +36,8 @@ def main(run: str) -> int:
         os.environ.update(own.environment(job))
         _train(job)
     except CoevolveError as error:
-        write(files.error, Failure(int(error.exit), str(error)))
+        if not files.error.exists():  # the trainer's own words; here they come with Ray's traceback
+            write(files.error, Failure(int(error.exit), str(error)))
         print(f"coevolve: {error}", file=sys.stderr, flush=True)
         return 1
     return 0

@@ -16,6 +16,8 @@ ESTIMATOR = "coevolve_grpo"
 """Name of our advantage estimator in verl's registry: `algorithm.adv_estimator`."""
 CPU_ROLLOUT = "coevolve_hf"
 """Name of the plain rollout engine in verl's registry: `rollout.name` where there is no vLLM."""
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", CPU_ROLLOUT: "verl"}
+"""verl's registry of asynchronous rollout engines, ours included, and the module that each needs."""
 PLUGIN = "coevolve.training.verl.plugin"
 ENDLESS = 1_000_000_000
 """Steps and epochs after which verl would stop by itself; our trainer ends the run, at a boundary."""
@@ -31,6 +33,7 @@ _FIXED = {
     "data.return_raw_chat": True,
     "data.shuffle": False,
     "data.truncation": "error",
+    "trainer.critic_warmup": 0,  # there is no critic, and the actor would not be updated so long
     "trainer.total_epochs": ENDLESS,
     "trainer.use_v1": True,
     "trainer.v1.trainer_mode": "sync",
@@ -45,9 +48,14 @@ _VLLM_ON_A_CPU = (
 )
 
 
-def engine(job: Job) -> str | None:
-    """Name of the rollout engine in verl's registry, by the job's last word on it."""
-    return dict(map(parsed, job.overrides)).get(f"{_ROLLOUT}.name")
+def engine(job: Job) -> str:
+    """Name of the rollout engine in verl's registry, by the job's last word on it; empty where there is none."""
+    return (dict(map(parsed, job.overrides)).get(f"{_ROLLOUT}.name") or "").strip("\"' ")
+
+
+def engines(job: Job) -> list[str]:
+    """Those that the job's device may have; whether they are installed is another matter."""
+    return [name for name in ENGINES if name != CPU_ROLLOUT or job.device == "cpu"]
 
 
 def overrides(job: Job) -> list[str]:

@@ -1,12 +1,13 @@
 """What a verl run would be, without starting it: its configuration composed and checked by verl, its work, what may not fit.
 
 `plan` raises UsageError for what cannot work anywhere: an override that verl does not know, a batch that the GPUs cannot
-share. What does not fit this machine (disk space, processors, GPUs, vLLM) is told in `notes`. `refuse` is asked before a
-trainer starts, and raises for all of that but disk space, which is only an estimate.
+share. What does not fit this machine (disk space, processors, GPUs, vLLM) is told in `notes`. `refuse_at_once` and `refuse`
+are asked before a trainer starts, and raise for all of that but disk space, which is only an estimate.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import os
 import shutil
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 
 from coevolve.errors import Unreachable, UsageError
-from coevolve.training.verl import own
+from coevolve.training.verl import limits, own
 from coevolve.training.verl.compose import resolved
 from coevolve.training.verl.driver import Options, job
 from coevolve.training.verl.files import Files, Job
@@ -33,8 +34,9 @@ CPUS_OF_A_GPU = 3
 def plan(settings: Settings, options: Options, run: str, env: str) -> dict[str, Any]:
     """Settings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
     told = job(settings, options, Files(run), env)
+    _check_engine(told)
     config = _composed(told)
-    gpus = _check(settings, config)
+    gpus = limits.check(settings, config)
     rollouts = settings.steps * settings.batch * settings.samples
     size = (_parameters(Path(settings.model)) or options.preset.parameters or 0) * CHECKPOINT_BYTES
     return {
@@ -57,13 +59,18 @@ def plan(settings: Settings, options: Options, run: str, env: str) -> dict[str, 
     }
 
 
-def refuse(settings: Settings, told: Job) -> None:
-    """Raises UsageError for a configuration that cannot work, Unreachable for a machine that cannot carry it out.
-
-    What is not there at all is found at once; whether there is enough takes ten seconds."""
+def refuse_at_once(told: Job) -> None:
+    """Raises UsageError for an engine that does not exist, Unreachable for what is needed and not there at all."""
+    _check_engine(told)
     _raise(_lacking(told))
+
+
+def refuse(settings: Settings, told: Job) -> None:
+    """Raises UsageError for a configuration that cannot work, Unreachable for a machine that has too little for it.
+
+    Takes ten seconds and more: verl composes and checks the configuration."""
     config = _composed(told)
-    _check(settings, config)
+    limits.check(settings, config)
     _raise(_machine(config, told.device))
 
 
@@ -76,46 +83,26 @@ def _composed(told: Job) -> dict[str, Any]:
     return resolved([*told.overrides, *own.overrides(told)], own.environment(told))
 
 
+def _check_engine(told: Job) -> None:
+    name, known = own.engine(told), own.engines(told)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        where = "" if name != own.CPU_ROLLOUT else ": it is for a preset with the device cpu"
+        raise UsageError(f"{limits.ROLLOUT}.name takes {', '.join(known)}, not {name!r}{where}{hint}")
+
+
 def _lacking(told: Job) -> list[str]:
     """What the job needs and this machine has none of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes = []
-    if own.engine(told) == "vllm" and importlib.util.find_spec("vllm") is None:
-        notes.append("vllm is not installed (coevolve doctor vllm)")
+    engine = own.engine(told)
+    if importlib.util.find_spec(own.ENGINES[engine]) is None:
+        notes.append(f"{engine} is not installed" + " (coevolve doctor vllm)" * (engine == "vllm"))
     if told.device == "cuda" and not _gpus():
         notes.append("no GPU is seen here (coevolve doctor gpu)")
     return notes
-
-
-def _check(settings: Settings, config: dict[str, Any]) -> int:
-    """GPUs in all. What verl itself finds out only when everything is loaded."""
-    trainer, rollout, actor = (
-        config["trainer"],
-        config["actor_rollout_ref"]["rollout"],
-        config["actor_rollout_ref"]["actor"],
-    )
-    for name in ("nnodes", "n_gpus_per_node"):
-        if not isinstance(trainer[name], int):
-            raise UsageError(f"trainer.{name} takes a number, not {trainer[name]!r}")
-    gpus = trainer["nnodes"] * trainer["n_gpus_per_node"]
-    parallel = rollout["tensor_model_parallel_size"]
-    if settings.batch * settings.samples % gpus:
-        raise UsageError(
-            f"--batch {settings.batch} times --samples {settings.samples} must be a multiple of the {gpus} GPUs"
-        )
-    if gpus % parallel:
-        raise UsageError(f"rollout.tensor_model_parallel_size {parallel} must divide the {gpus} GPUs")
-    if actor["use_dynamic_bsz"] and actor["ppo_max_token_len_per_gpu"] < settings.max_tokens:
-        raise UsageError(
-            f"actor.ppo_max_token_len_per_gpu {actor['ppo_max_token_len_per_gpu']} must hold one episode of --max-tokens {settings.max_tokens}"
-        )
-    micro = actor["ppo_micro_batch_size_per_gpu"] or 1
-    if not actor["use_dynamic_bsz"] and settings.batch * settings.samples % (gpus * micro):
-        raise UsageError(
-            f"actor.ppo_micro_batch_size_per_gpu {micro} must divide each GPU's {settings.batch * settings.samples // gpus} rollouts"
-        )
-    return gpus
 
 
 def _parameters(model: Path) -> int | None:
@@ -149,9 +136,8 @@ def _machine(config: dict[str, Any], device: str) -> list[str]:
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes, trainer = [], config["trainer"]
-    units = config["transfer_queue"]["backend"]["SimpleStorage"]["num_data_storage_units"]
-    needed = CPUS_OF_A_GPU * trainer["n_gpus_per_node"] + units + 2
-    slots = config["ray_kwargs"]["ray_init"].get("num_cpus") or os.cpu_count()
+    needed = CPUS_OF_A_GPU * trainer["n_gpus_per_node"] + limits.value(config, limits.UNITS) + 2
+    slots = limits.value(config, limits.SLOTS) or os.cpu_count()
     if slots < needed:
         notes.append(
             f"Ray has {slots} CPU slots here and this takes {needed} a node: it would wait forever (ray_kwargs.ray_init.num_cpus)"

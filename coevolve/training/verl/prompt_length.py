@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 from coevolve.agents.code.prompts import told_by
 from coevolve.agents.drivers import Schemas, chunks, open_all
@@ -21,13 +22,13 @@ SESSIONS = 64
 """Opened at a time."""
 
 
-def prompt_lengths(tasks: list[Task], pool: Pool, model: str, prompt: str) -> list[int | None]:
+def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -> list[int | None]:
     """Tokens of each task's prompt; None where the environment cannot open it. `prompt` names a style.
 
-    Raises UsageError for a model without a tokenizer or a chat template, Unreachable for one that cannot be fetched.
+    Raises UsageError for a tokenizer without a chat template.
     """
     told = told_by(pool, style(prompt))
-    chat, schemas = Chat(_tokenizer(model), told.render), Schemas(pool, told)
+    chat, schemas = Chat(tokenizer, told.render), Schemas(pool, told)
     lengths: list[int | None] = []
     for part in chunks(tasks, SESSIONS):
         episodes = [Episode(task, Limits(), tools=pool.tools, style=told) for task in part]
@@ -37,11 +38,21 @@ def prompt_lengths(tasks: list[Task], pool: Pool, model: str, prompt: str) -> li
     return lengths
 
 
-def _tokenizer(model: str):
+def tokenizer_here(model: str) -> Any | None:
+    """The model's, where it is on this machine."""
     from transformers import AutoTokenizer
 
     with contextlib.suppress(OSError, ValueError):
         return AutoTokenizer.from_pretrained(model, local_files_only=True)
+    return None
+
+
+def tokenizer_of(model: str) -> Any:
+    """The model's. Raises UsageError where it has none, Unreachable where it cannot be fetched."""
+    from transformers import AutoTokenizer
+
+    if found := tokenizer_here(model):
+        return found
     if not Path(model).is_dir():
         _ask_hub(model)
     try:

@@ -98,9 +98,14 @@ def resolve(given: dict[str, Any], chosen: Preset) -> Settings:
 
 def _limits(model: Path) -> dict[str, int | None]:
     """Tokens of an episode and of a reply that a model directory states, as `models.transformers_lm` takes them."""
-    own, config = _json(model / "generation_config.json"), _json(model / "config.json")
-    context = config.get("max_position_embeddings")
-    return {"max_tokens": own.get("max_length") or context, "max_turn_tokens": own.get("max_new_tokens")}
+    own = _json(model / "generation_config.json")
+    return {"max_tokens": own.get("max_length") or context(model), "max_turn_tokens": own.get("max_new_tokens")}
+
+
+def context(model: Path) -> int | None:
+    """Tokens that a model directory says the model can take; None where it does not say."""
+    config = _json(model / "config.json")
+    return config.get("max_position_embeddings") or (config.get("text_config") or {}).get("max_position_embeddings")
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -4,7 +4,8 @@
 
 | what happened | error |
 |---|---|
-| the child ended with an error of ours | that error, with its exit code |
+| the child ended with an error of ours | that error in one line, with its exit code |
+| it died or stood still where the disk is full, or its log says so | WriteFailed |
 | it died | CoevolveError that quotes its log |
 | it ended without training the iteration | CoevolveError |
 | somebody told it to stop | Partial |
@@ -16,28 +17,34 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from coevolve import jsonl
-from coevolve.errors import CoevolveError, Exit, Partial
+from coevolve.errors import CoevolveError, Exit, Partial, WriteFailed
 from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Child, Failure, Files, Heartbeat, Ready, read
 
 TAIL = 1 << 16
-QUOTED = 8
-"""Lines of the log that are shown."""
+QUOTED, LONGEST = 8, 300
+"""Lines of the log that are shown, and characters of a line."""
+FULL_BYTES, FULL_SHARE = 64 << 20, 0.01
+"""A file system that has less than both left is full: a checkpoint that did not fit leaves a little."""
 
 
 class Ended(CoevolveError):
-    """The child's own error, with its exit code."""
+    """The child's own error in one line, with its exit code. What Ray or an engine said in many lines is in the log."""
 
-    def __init__(self, failure: Failure):
-        super().__init__(failure.message)
+    def __init__(self, failure: Failure, log: Path):
+        first, *rest = failure.message.strip().splitlines() or [""]
+        many = f"{first.strip()[:LONGEST]} … {rest[-1].strip()[:LONGEST]} (log: {log})" if rest else first
+        super().__init__(many)
         known = {int(code): code for code in Exit}
         self.exit = known.get(failure.exit, Exit.FAILED)
 
@@ -112,8 +119,10 @@ class Watch:
         child_process.terminate(self._files)
         for line in lines:
             jsonl.warn(f"child.log: {line}")
-        raise Partial(
-            f"the trainer made no progress for {self._stall:g} s ({where}) and was ended with all its processes; the same "
+        full = no_space(self._files)
+        kind = WriteFailed if full else Partial
+        raise kind(
+            f"{full}the trainer made no progress for {self._stall:g} s ({where}) and was ended with all its processes; the same "
             f"command again goes on from the last checkpoint (log: {self._files.log})"
         )
 
@@ -126,7 +135,7 @@ class Watch:
         code = self._process.wait() if self._process else None
         child_process.terminate(self._files, 0)
         if failure := read(self._files.error, Failure):
-            return Ended(failure)
+            return Ended(failure, self._files.log)
         if self._files.stop.exists():
             return Partial(
                 f"the trainer was told to stop before iteration {self._iteration} was finished; a rerun goes on"
@@ -141,10 +150,22 @@ class Watch:
         killed = code is not None and code < 0
         how = f"was killed by signal {-code}" if killed else "died"
         said = f"the last of its log: {last_error(self._files)}" if killed else last_error(self._files)
-        return CoevolveError(
-            f"the trainer {how} ({self._where()}); {said}; the same command again goes on from the last "
+        full = no_space(self._files)
+        kind = WriteFailed if full else CoevolveError
+        return kind(
+            f"{full}the trainer {how} ({self._where()}); {said}; the same command again goes on from the last "
             f"checkpoint (log: {self._files.log})"
         )
+
+
+def no_space(files: Files) -> str:
+    """Where the disk is full, as the beginning of a message, else nothing. A full disk cuts off what would say so."""
+    disk = shutil.disk_usage(files.root)
+    if disk.free < min(FULL_BYTES, FULL_SHARE * disk.total):
+        return f"no space on the disk of {files.run} ({disk.free / 1e6:.1f} of {disk.total / 1e6:.0f} MB are free): "
+    if any(_NO_SPACE.search(line) for line in log_tail(files, 1000)):
+        return "no space where the trainer wrote: "
+    return ""
 
 
 def log_tail(files: Files, lines: int = QUOTED) -> list[str]:
@@ -156,7 +177,7 @@ def log_tail(files: Files, lines: int = QUOTED) -> list[str]:
     except FileNotFoundError:
         return []
     own = re.split(r"[\r\n]", _COLOUR.sub("", text).rpartition(child_process.ATTEMPT)[2])
-    return [line.strip()[:300] for line in own[1:] if line.strip()][-lines:]
+    return [line.strip()[:LONGEST] for line in own[1:] if line.strip()][-lines:]
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -164,6 +185,7 @@ _PREFIX = r"(?:\([^)]*pid=[^)]*\) )?"
 _ERROR = re.compile(
     _PREFIX + r"((?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b|(?:ERROR|FATAL|Fatal)\b|E\d{4} ).*)"
 )
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _BAR = re.compile(r"\d+%\|")
 
 

@@ -60,7 +60,7 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
     child = start(job)
     try:
         first = wait_for(lambda: read(files.ready(1), Ready), child, files)
-        greedy = post(f"{first.addresses[0]}/chat/completions", question(tasks[1][0]))
+        greedy = post(f"{first.addresses[0]}/chat/completions", question(tasks[1][0], first.model))
         models = get(f"{first.addresses[0]}/models")
         jsonl.write(files.tasks(2), tasks[2])
         second = wait_for(lambda: read(files.ready(2), Ready), child, files)
@@ -71,7 +71,7 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
     child = start(msgspec.structs.replace(job, attempt=2))
     try:
         third = wait_for(lambda: read(files.ready(3), Ready), child, files)
-        refusals = [post(f"{third.addresses[0]}/chat/completions", body) for body in BAD]
+        refusals = [post(f"{third.addresses[0]}/chat/completions", {"model": third.model, **body}) for body in BAD]
         jsonl.write(files.tasks(4), [_refused(task) if n % 2 else task for n, task in enumerate(tasks[1])])
         ended = child.wait(timeout=900)
     finally:
@@ -82,10 +82,11 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
 
 
 BAD = [
-    {"model": "any"},
+    {},
     {"messages": "no list"},
     {"messages": [{"role": "user", "content": "word " * 300}]},
     {"messages": [{"role": "user", "content": "hello"}], "temperature": "warm"},
+    {"messages": [{"role": "user", "content": "hello"}], "model": "any"},
 ]
 """Requests that the server must refuse in words."""
 

@@ -16,7 +16,7 @@ from coevolve.errors import WriteFailed
 from coevolve.records import Call, Start, Task, Verifier, task_id
 from coevolve.training.verl.episodes import Place, Player, Sampled
 from coevolve.training.verl.files import Files
-from coevolve.training.verl.prompt_length import prompt_lengths
+from coevolve.training.verl.prompt_length import prompt_lengths, tokenizer_here
 
 ENV = f"{sys.executable} {Path(__file__).with_name('trouble.py')}"
 PLACE = Place(1, 0, "scripted", 0, 0)
@@ -192,5 +192,7 @@ def test_prompt_lengths_are_those_that_are_played(player, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     played = asyncio.run(player().play(task(), PLACE, saying(tokenizer, "done")))
     with Pool(ENV) as pool:
-        lengths = prompt_lengths([task(), task("closed")], pool, str(tmp_path / "model"), style("tools").name)
+        lengths = prompt_lengths(
+            [task(), task("closed")], pool, tokenizer_here(str(tmp_path / "model")), style("tools").name
+        )
     assert lengths == [len(played.prompt_ids), None]

@@ -158,13 +158,13 @@ def test_it_goes_on_where_it_was_killed(long_run):
 
 
 def test_requests_that_are_none_are_refused_in_words(long_run):
-    """The HTTP server answers 400 and says why; one that is too long in OpenAI's words, which clients know."""
-    assert [status for status, _ in long_run.refusals] == [400] * 4
-    nameless, listless, long, warm = (answer["error"]["message"] for _, answer in long_run.refusals)
-    assert "messages" in nameless
+    """The HTTP server answers 400, or 404 for another model, and says why; one that is too long in OpenAI's words."""
+    assert [status for status, _ in long_run.refusals] == [400, 400, 400, 400, 404]
+    nothing, listless, long, warm, other = (answer["error"]["message"] for _, answer in long_run.refusals)
+    assert "messages" in nothing and "messages" in listless
     assert "maximum context length" in long
-    assert "warm" in warm
-    assert listless
+    assert "temperature" in warm
+    assert "`any` does not exist" in other
 
 
 def test_too_many_faults_of_the_environment_end_the_run(long_run):

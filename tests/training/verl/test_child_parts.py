@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from coevolve import jsonl
+from coevolve.errors import Unreachable
 from coevolve.training.verl import main, measures, own
-from coevolve.training.verl.files import Failure, Files, Heartbeat, read
+from coevolve.training.verl.files import Failure, Files, Heartbeat, read, write
 from coevolve.training.verl.heartbeat import Beating
 from coevolve.training.verl.measures import Summary
 
@@ -93,6 +94,21 @@ def test_a_child_without_a_job_says_so(tmp_path):
     assert (done.returncode, failure.exit) == (1, 69)
     assert "job.json" in failure.message
     assert failure.message in done.stderr
+
+
+def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
+    """The trainer's error, which comes home with Ray's traceback, is not written over what the trainer wrote down itself."""
+    files, own_words = Files(tmp_path), Failure(69, "all 6 rollouts of a step met faults")
+    write(files.job, make_job(tmp_path, "any"))
+
+    def train(job):
+        write(files.error, own_words)
+        raise Unreachable("ray::TaskRunner.run()\n  File ...\nUnreachable: all 6 rollouts of a step met faults")
+
+    monkeypatch.setattr(main, "_train", train)
+    monkeypatch.setattr(own, "environment", lambda job: {})
+    assert main.main(str(tmp_path)) == 1
+    assert read(files.error, Failure) == own_words
 
 
 def test_what_the_child_sets_itself(make_job, tmp_path):

@@ -19,8 +19,8 @@ from coevolve import jsonl
 from coevolve.errors import BadInput, Partial, UsageError
 from coevolve.records import Rollout
 from coevolve.training import batches
-from coevolve.training.verl import child_process, driver
-from coevolve.training.verl.files import Child, Files, Job, read
+from coevolve.training.verl import child_process, driver, replicas
+from coevolve.training.verl.files import Child, Files, Job, Ready, read, write
 from conftest import run as command
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
@@ -189,7 +189,7 @@ def test_long_prompt(run, model):
 
 def test_a_model_that_cannot_be_fetched(tmp_path):
     """An id that is not in the cache, and a hub that does not answer: said after one request, exit 69."""
-    code = "from coevolve.training.verl.prompt_length import _tokenizer; _tokenizer('nobody/has-this')"
+    code = "from coevolve.training.verl.prompt_length import tokenizer_of; tokenizer_of('nobody/has-this')"
     unreachable = {"HF_HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **unreachable}
@@ -228,8 +228,12 @@ def test_overrides_are_settings_of_the_run(run, model):
     drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=chosen)
     kept = json.loads((run / "config.json").read_text())["overrides"]
     assert kept["algorithm.filter_groups.enable"] == "True" and "trainer.nnodes" not in kept
-    for other in ([], ["algorithm.filter_groups.enable=False"], [*chosen, "+trainer.nonsense=1"]):
-        with pytest.raises(UsageError, match="overrides was"):
+    for other, told in (
+        ([], "algorithm.filter_groups.enable was 'True', here not given"),
+        (["algorithm.filter_groups.enable=False"], "algorithm.filter_groups.enable was 'True', here 'False'"),
+        ([*chosen, "+trainer.nonsense=1"], "trainer.nonsense was not given, here '1'"),
+    ):
+        with pytest.raises(UsageError, match=rf"other settings \({told}\)\."):
             drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=other)
     drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=[chosen[0], "trainer.nnodes=2"])
     assert Files(run).ready(2).exists()
@@ -279,6 +283,38 @@ def test_options_of_the_other_backend(tmp_path, options, told):
 
 
 def test_stop_where_nothing_runs(tmp_path):
-    """`--stop` needs no tasks, no model and no trainer; it is no failure that there is none."""
-    done = command("train", "--run", tmp_path / "run", "--stop")
-    assert b"no trainer is running" in done.stderr and done.stdout == b"" and not (tmp_path / "run").exists()
+    """`--stop` needs no tasks, no model and no trainer; it is no failure that there is none, but that there is no run."""
+    for more in ([], ["--dry-run"]):
+        done = command("train", "--run", tmp_path, "--stop", *more)
+        assert b"no trainer is running" in done.stderr and done.stdout == b""
+        done = command("train", "--run", tmp_path / "nosuchrun", "--stop", *more, check=False)
+        assert done.returncode == 2 and b"nosuchrun: there is no such run" in done.stderr
+        assert not (tmp_path / "nosuchrun").exists()
+
+
+def test_a_run_of_the_other_backend(run, model):
+    """A run of this backend cannot go on with the local one, and that is what is said."""
+    drive_verl.drive(run, TASKS, model, SHOP, restart=True)
+    for more, told in (([], b"was begun with --backend verl"), (["--model", model], b"backend was 'verl'")):
+        options = ["--run", run, "--env", SHOP, *more]
+        done = command("train", "-", *options, stdin=jsonl.encode(TASKS[0]), check=False)
+        assert done.returncode == 2 and told in done.stderr
+
+
+@pytest.mark.parametrize("how", ["gone", "ill"])
+def test_dead_engines_at_the_boundary(run, model, capsys, monkeypatch, how):
+    """A trainer whose engine does not answer is ended before it gets tasks, and another one trains them; a proxy is no matter."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    files = Files(run)
+    for _ in range(2):
+        drive_verl.drive(run, TASKS, model, SHOP)
+    assert read(files.child, Child).attempt == 1
+    ready = read(files.ready(2), Ready)
+    server = ready.addresses[0].removesuffix("/v1")
+    other, dead = f"{server}/other/v1", "http://127.0.0.1:9/v1" if how == "gone" else f"{server}/ill/v1"
+    assert replicas.silent(msgspec.structs.replace(ready, addresses=[other])) is None  # no such route, but a server
+    write(files.ready(2), msgspec.structs.replace(ready, addresses=[*ready.addresses, dead]))
+    capsys.readouterr()
+    assert {r.policy for r in rollouts(drive_verl.drive(run, TASKS, model, SHOP))} == {"attempt 2"}
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "engine" in line)
+    assert dead in line and "the trainer was ended, and another one goes on from the last checkpoint" in line

@@ -19,7 +19,7 @@ from coevolve.environments.client import Pool
 from coevolve.records import Rollout, Task
 from coevolve.training import batches
 from coevolve.training.verl import child_process
-from coevolve.training.verl.files import Child, Files, Ready, read
+from coevolve.training.verl.files import Child, Files, read
 from conftest import run as command
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]
@@ -59,7 +59,6 @@ class Run:
 class Story(NamedTuple):
     run: Run
     first: subprocess.CompletedProcess
-    ready: Ready
     child: Child
     explored: subprocess.CompletedProcess
     asked: subprocess.CompletedProcess
@@ -88,12 +87,11 @@ def story(tmp_path_factory, far_sighted) -> Story:
     try:
         first = run.train(1)
         assert first.returncode == 0, first.stderr.decode()
-        ready, child = read(run.files.ready(1), Ready), read(run.files.child, Child)
-        at = ["--base-url", ready.addresses[0]]
+        child, served = read(run.files.child, Child), run.files.ready(1)
         explored = run.call(
-            "explore", "--env", "desk", "--mode", "curious", "--episodes", 1, "--steps", 3, "--model", ready.model, *at
+            "explore", "--env", "desk", "--mode", "curious", "--episodes", 1, "--steps", 3, "--model", served
         )
-        asked = run.call("rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", ready.model, *at)
+        asked = run.call("rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", served)
         run.stuck.touch()
         hung = run.train(2, "--stall-timeout", 20)
         left = child_process.processes(run.files)
@@ -107,7 +105,7 @@ def story(tmp_path_factory, far_sighted) -> Story:
         alive = child_process.processes(run.files)
         child_process.terminate(run.files, 0)
     assert not alive
-    return Story(run, first, ready, child, explored, asked, hung, left, second, again, evaluated, stopped)
+    return Story(run, first, child, explored, asked, hung, left, second, again, evaluated, stopped)
 
 
 def rollouts(done: subprocess.CompletedProcess) -> list[Rollout]:
@@ -128,15 +126,17 @@ def test_stdout_is_the_iterations_rollouts(story):
 
 
 def test_the_policy_explores_at_the_boundary(story):
-    """`explore --model` and `rollout --base-url` get their answers from the policy that was just trained. Half a million
-    parameters answer in the form of their own tasks, which is hardly ever an explorer's: then the command fails and says so.
+    """`explore --model` and `rollout --policy` with READY.json get their answers from the policy that was just trained, under
+    the name that it has in the next iteration's rollouts, and a digest. Half a million parameters answer in the form of their
+    own tasks, which is hardly ever an explorer's: then the command fails and says so.
     """
     acted = any(json.loads(line)["steps"] for line in story.explored.stdout.splitlines())
     assert story.explored.returncode == (0 if acted else 1), story.explored.stderr.decode()
     assert acted or b"explorations ended before the first action" in story.explored.stderr
     assert int(re.search(rb": (\d+) calls", story.explored.stderr)[1]) > 0
     played = rollouts(story.asked)
-    assert len(played) == 4 and all(r.policy == story.ready.model for r in played)
+    next_name = rollouts(story.second)[0].policy
+    assert len(played) == 4 and all(r.policy.rpartition("@")[0] == next_name for r in played)
     assert any(r.tools for r in played) and "env_error" not in {r.stop_reason for r in played}
 
 

@@ -23,6 +23,7 @@ LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
         ("actor_rollout_ref.actor.entropy_coeff=0.1", "set by coevolve train itself"),
         ("algorithm.use_kl_in_reward=True", "set by coevolve train itself"),
         ("algorithm.adv_estimator=gae", "set by coevolve train itself"),
+        ("trainer.critic_warmup=100", "set by coevolve train itself"),
         ("trainer.total_epochs=1", "set by coevolve train itself"),
         ("trainer.device=cuda", "follows from --preset"),
         ("+actor_rollout_ref.rollout.custom.coevolve.job=x", "set by coevolve train itself"),

@@ -71,10 +71,9 @@ def story(tmp_path_factory) -> Story:
     try:
         first = call(*training(1))
         ready = read(files.ready(1), Ready)
-        status, greedy = post(f"{ready.addresses[0]}/chat/completions", {**question(tasks[1][0]), "model": ready.model})
+        status, greedy = post(f"{ready.addresses[0]}/chat/completions", question(tasks[1][0], ready.model))
         assert status == 200, greedy
-        at = ["--policy", ready.model, "--base-url", ready.addresses[0]]
-        asked = call("rollout", folder / "1.jsonl", "--env", "desk", *at)
+        asked = call("rollout", folder / "1.jsonl", "--env", "desk", "--policy", files.ready(1))
         log = open(folder / "cut.log", "wb")
         with subprocess.Popen([*COEVOLVE, *map(str, training(2))], stdout=log, stderr=log, env=environment) as cut, log:
             wait_for(lambda: _last_step(files), cut, files)
@@ -137,7 +136,8 @@ def test_the_updated_policy_answers_over_http(story):
     assert story.greedy["choices"][0]["message"]["content"] == text
     assert story.greedy["usage"]["prompt_tokens"] == len(prompt)
     assert len(story.asked) == 8 and "env_error" not in {r.stop_reason for r in story.asked}
-    assert any(r.success for r in story.asked) and all(r.policy == story.ready.model for r in story.asked)
+    next_name = story.second[0].policy
+    assert any(r.success for r in story.asked) and all(r.policy.rpartition("@")[0] == next_name for r in story.asked)
 
 
 def test_it_goes_on_where_it_was_killed(story):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ import pytest
 
 import tiny_models
 from coevolve import jsonl
-from coevolve.errors import CoevolveError, Exit, Partial
+from coevolve.errors import CoevolveError, Exit, Partial, WriteFailed
 from coevolve.records import Rollout
 from coevolve.training.verl import child_process, driver, watchdog
-from coevolve.training.verl.files import MARK, Files
+from coevolve.training.verl.files import MARK, Failure, Files
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 4)
@@ -86,6 +87,47 @@ def test_what_is_quoted(tmp_path, log, told):
     files.root.mkdir()
     files.log.write_text(log)
     assert watchdog.last_error(files).startswith(told)
+
+
+@pytest.mark.parametrize("plan", ["die", "kill", "hang"])
+def test_full_disk(run, model, plan, monkeypatch):
+    """Whatever a trainer on a full disk came to, the disk is what is told; exit 74. The numbers are set: mounting a small
+    file system needs rights that a test does not have."""
+    total = 5 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - 4096, 4096))
+    Path(f"{run}.plan").write_text(plan)
+    with pytest.raises(WriteFailed, match=rf"no space on the disk of {run} \(0.0 of 5 MB are free\): the trainer "):
+        drive_verl.drive(run, TASKS, model, SHOP, stall_timeout=1.0)
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "log", "told"),
+    [
+        (10**12, 65 << 20, "ValueError: old", ""),
+        (10**9, 63 << 20, "ValueError: old", ""),
+        (10**12, 63 << 20, "ValueError: old", "no space on the disk of"),
+        (10**12, 10**11, "OSError: [Errno 28] No space left on device: '/tmp/ray'", "no space where the trainer wrote"),
+        (10**12, 10**11, "OSError: [Errno 122] Disk quota exceeded", "no space where the trainer wrote"),
+    ],
+)
+def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
+    """A hundredth of the disk, and not enough for anything, or a log that says so: Ray and verl write elsewhere, too."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - free, free))
+    files = Files(tmp_path)
+    files.root.mkdir()
+    files.log.write_text(f"---- attempt 1\nNo space left on device\n---- attempt 2\n{log}\n")
+    assert watchdog.no_space(files).startswith(told) and bool(watchdog.no_space(files)) == bool(told)
+
+
+def test_an_error_of_many_lines(tmp_path):
+    """What Ray hands over with a traceback is told in one line, beginning and end, with the log that has the rest."""
+    text = "all 6 rollouts met faults, the last one: ray::generate()\n  File x\n\nEngineDeadError: EngineCore died\n"
+    error = watchdog.Ended(Failure(69, text), tmp_path / "child.log")
+    assert str(error) == (
+        "all 6 rollouts met faults, the last one: ray::generate() … EngineDeadError: EngineCore died "
+        f"(log: {tmp_path}/child.log)"
+    )
+    assert error.exit == Exit.UNREACHABLE
 
 
 def test_error_of_ours(run, model):
