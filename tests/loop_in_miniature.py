@@ -39,6 +39,13 @@ env -i HOME="$HOME" HOSTS="$HOSTS" bash -c "$*"
 """Stands in for the network: the other node is this machine, with nothing of the caller's environment."""
 
 
+def put_ssh(folder: Path) -> None:
+    """A new folder with the `ssh` that stands in for the real one."""
+    folder.mkdir()
+    (folder / "ssh").write_text(SSH)
+    (folder / "ssh").chmod(0o755)
+
+
 class Loop:
     """Runs a script in a folder; `run` is its run directory, `tools` a folder of commands that come first in PATH."""
 

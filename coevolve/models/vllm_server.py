@@ -99,11 +99,12 @@ def _free_port() -> int:
 
 def _wait(process: subprocess.Popen, url: str, log: IO[bytes]) -> None:
     deadline = time.monotonic() + SECONDS
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # on loopback, whatever proxy is set
     while process.poll() is None:
         if time.monotonic() > deadline:
             raise Unreachable(f"vllm serve did not answer within {SECONDS:g} s: {_cause(log)}")
         with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            urllib.request.urlopen(url, timeout=5).close()
+            opener.open(url, timeout=5).close()
             return
         time.sleep(0.2)
     raise Unreachable(_ended(process, log))

@@ -165,6 +165,16 @@ def test_what_ends_well_leaves_no_log(tmp_path, monkeypatch, capfd):
     assert not list(tmp_path.glob("coevolve-vllm-*.log")) and not capfd.readouterr().err
 
 
+def test_a_proxy_is_not_asked_about_loopback(tmp_path, monkeypatch):
+    """The server is found ready where the environment names a proxy that is not there."""
+    monkeypatch.setenv("PATH", vllm(tmp_path / "bin", ANSWERS.format(python=sys.executable)))
+    monkeypatch.setattr(vllm_server, "SECONDS", 30)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with vllm_server.serve("m", "m") as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
 def test_a_server_that_never_answers(tmp_path, monkeypatch):
     """It is given up and ended, SIGTERM or not."""
     monkeypatch.setenv(

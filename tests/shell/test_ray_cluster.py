@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from loop_in_miniature import SSH
+from loop_in_miniature import put_ssh
 
 pytestmark = pytest.mark.verl
 
@@ -27,9 +27,7 @@ print(sum(node["Alive"] for node in ray.nodes()), "nodes", int(ray.cluster_resou
 def cluster(tmp_path: Path):
     """Starts the script with a command; the environment variable MARKED tells its processes from others'."""
     tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "ssh").write_text(SSH)
-    (tools / "ssh").chmod(0o755)
+    put_ssh(tools)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+import tiny_models
 from coevolve import jsonl
 from coevolve.records import Start, Task
+from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, Ready, read
 from verl_child import get, job_of, kill, post, question, start, tasks_of, wait_for, weak_policy
 
@@ -19,6 +21,21 @@ from verl_child import get, job_of, kill, post, question, start, tasks_of, wait_
 def laptop_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A weak laptop policy."""
     return weak_policy(tmp_path_factory.mktemp("models") / "laptop")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model directory: the driver measures prompts with its tokenizer."""
+    return tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """A run directory whose child is ended after the test."""
+    path = tmp_path / "run"
+    yield path
+    child_process.terminate(Files(path), 0)
+    assert not child_process.processes(Files(path))
 
 
 @pytest.fixture(scope="session")

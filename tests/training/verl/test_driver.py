@@ -27,21 +27,6 @@ SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 5)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A tiny model directory: the driver measures prompts with its tokenizer."""
-    return tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run directory whose child is ended after the test."""
-    path = tmp_path / "run"
-    yield path
-    child_process.terminate(Files(path), 0)
-    assert not child_process.processes(Files(path))
-
-
 def rollouts(file: Path) -> list[Rollout]:
     return [line.record for line in jsonl.read([str(file)], Rollout)]
 

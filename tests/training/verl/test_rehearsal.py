@@ -15,7 +15,7 @@ import tiny_models
 from coevolve import jsonl
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.records import Rollout
-from coevolve.training.verl import child_process, driver
+from coevolve.training.verl import driver
 from coevolve.training.verl.driver import Options
 from coevolve.training.verl.files import Files
 from coevolve.training.verl.settings import Settings, preset
@@ -23,20 +23,6 @@ from conftest import run as command
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 5)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A tiny model directory: the driver measures prompts with its tokenizer."""
-    return tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run directory whose child is ended after the test."""
-    path = tmp_path / "run"
-    yield path
-    child_process.terminate(Files(path), 0)
 
 
 def test_a_run_that_came_to_nothing(run, model):

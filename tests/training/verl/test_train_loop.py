@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from loop_in_miniature import SSH
+from loop_in_miniature import put_ssh
 
 from coevolve.training.verl.files import MARK, Child, Files, Ready, read
 
@@ -90,9 +90,7 @@ def test_two_nodes(loop, tmp_path: Path):
     """Under shell/ray_cluster.sh the trainer joins the cluster: a worker on each of two nodes, and all ends with the loop."""
     run, start = loop
     tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "ssh").write_text(SSH)
-    (tools / "ssh").chmod(0o755)
+    put_ssh(tools)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     cluster = (SHELL / "ray_cluster.sh", "--nodes", "here there", "--gpus", "1", "--port", port, "--")

@@ -21,11 +21,6 @@ SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 4)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)
-
-
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(child_process, "GRACE", 1.0)
