@@ -58,10 +58,18 @@ def command(
     ] = 4,
     model: Model = None,
     per_context: Annotated[
-        int, typer.Option("--per-context", min=1, help="With --model: tasks from all rounds of one context at most.")
+        int,
+        typer.Option(
+            "--per-context",
+            min=1,
+            help="With --model: tasks from all rounds of one context at most.",
+        ),
     ] = 4,
     min_confidence: Annotated[
-        float, typer.Option("--min-confidence", min=0, max=1, help="With --model: least confidence of its own.")
+        float,
+        typer.Option(
+            "--min-confidence", min=0, max=1, help="With --model: least confidence of its own."
+        ),
     ] = 0.5,
     temperature: Temperature = None,
     prompts: Prompts = None,
@@ -109,7 +117,9 @@ def command(
                 if writer:
                     from coevolve.abstraction.model_writer import write
 
-                    tasks = write(explorations, pools, writer, journal=journal, losses=losses, reject=reject)
+                    tasks = write(
+                        explorations, pools, writer, journal=journal, losses=losses, reject=reject
+                    )
                 else:
                     tasks = abstract(
                         explorations,
@@ -149,7 +159,9 @@ def _writer(
 def _note(note, reasons: Counter[str], reused: int) -> None:  # noqa: ANN001
     faults = reasons.pop(FAULT, 0)
     if reasons:
-        note(f"rejected {reasons.total()} ({', '.join(f'{reason} {n}' for reason, n in sorted(reasons.items()))})")
+        note(
+            f"rejected {reasons.total()} ({', '.join(f'{reason} {n}' for reason, n in sorted(reasons.items()))})"
+        )
     if faults:
         note(f"dropped {faults} for faults of the environment")
     if reused:

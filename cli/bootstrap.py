@@ -23,10 +23,14 @@ STEPS_PER_SECOND = 13
 def command(
     ctx: typer.Context,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="Directory to make.", show_default=False)
+        str,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Directory to make.", show_default=False
+        ),
     ],
     env: Annotated[
-        str, typer.Option("--env", metavar="NAME|COMMAND", help="An environment with a split `demos`.")
+        str,
+        typer.Option("--env", metavar="NAME|COMMAND", help="An environment with a split `demos`."),
     ] = "desk",
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1600,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Demonstrations per step.")] = 16,

@@ -62,7 +62,8 @@ class Group(TyperGroup):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             ctx.fail(
-                f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else " See coevolve --help.")
+                f"No such command {args[0]!r}."
+                + (f" Did you mean {near[0]!r}?" if near else " See coevolve --help.")
             )
         return super().resolve_command(ctx, args)
 

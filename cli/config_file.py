@@ -24,14 +24,21 @@ def load_config(ctx: typer.Context, path: str | None) -> str | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     table = _table(tables, ctx.info_name, path)
-    names = {option.removeprefix("--"): p for p in ctx.command.params for option in p.opts if option.startswith("--")}
+    names = {
+        option.removeprefix("--"): p
+        for p in ctx.command.params
+        for option in p.opts
+        if option.startswith("--")
+    }
     for key, value in table.items():
         if key not in names:
             raise UsageError(f"{path}: unknown key {key!r} in [{ctx.info_name}]{_near(key, names)}")
         if not _fits(value, names[key].multiple):
             raise UsageError(f"{path}: {key} in [{ctx.info_name}] cannot be {value!r}")
     several = {
-        key: value if isinstance(value, list) else [value] for key, value in table.items() if names[key].multiple
+        key: value if isinstance(value, list) else [value]
+        for key, value in table.items()
+        if names[key].multiple
     }
     ctx.default_map = {names[key].name: value for key, value in {**table, **several}.items()}
     return path
@@ -50,7 +57,10 @@ def _table(tables: dict[str, Any], name: str, path: str) -> dict[str, Any]:
 
 
 def _fits(value: object, multiple: bool) -> bool:
-    return all(isinstance(v, str | int | float) for v in (value if multiple and isinstance(value, list) else [value]))
+    return all(
+        isinstance(v, str | int | float)
+        for v in (value if multiple and isinstance(value, list) else [value])
+    )
 
 
 def _near(key: str, names: Iterable[str]) -> str:

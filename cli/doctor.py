@@ -41,7 +41,9 @@ def command(
     for name in names or []:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            raise UsageError(f"no part {name!r}; " + (f"did you mean {near[0]!r}?" if near else ", ".join(known)))
+            raise UsageError(
+                f"no part {name!r}; " + (f"did you mean {near[0]!r}?" if near else ", ".join(known))
+            )
     shown = [part for part in found if not names or part.part in names]
     commands = [] if names else uses(found)
     with stage("doctor", None, output, quiet=True, reads=False) as s:
@@ -52,7 +54,8 @@ def command(
         print("\n".join(map(_line, (*shown, *commands))), file=sys.stderr)
     if names and (gone := [part for part in shown if not part.ok]):
         lines = [
-            f"{part.part} lacks {', '.join(part.missing)}" + (f": {part.install}" if part.install else "")
+            f"{part.part} lacks {', '.join(part.missing)}"
+            + (f": {part.install}" if part.install else "")
             for part in gone
         ]
         raise Unreachable("; ".join(lines))

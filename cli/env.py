@@ -33,7 +33,8 @@ app = typer.Typer(
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME|COMMAND", help="desk, bfcl, appworld, or the command line of an environment of yours."
+        metavar="NAME|COMMAND",
+        help="desk, bfcl, appworld, or the command line of an environment of yours.",
     ),
 ]
 
@@ -42,7 +43,11 @@ def _examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-@app.command("list", epilog=_examples("coevolve env list | jq -r 'select(.installed).name'"), context_settings=_HELP)
+@app.command(
+    "list",
+    epilog=_examples("coevolve env list | jq -r 'select(.installed).name'"),
+    context_settings=_HELP,
+)
 def list_(output: Output = "-") -> None:
     """Print the environments that coevolve knows by name, as JSON lines: those that play, then what else can be installed."""
     with stage("env list", None, output, quiet=True, reads=False) as s:
@@ -54,17 +59,29 @@ def list_(output: Output = "-") -> None:
 
 
 def _own(name: str) -> dict[str, object]:
-    return {"name": name, "version": __version__, "installed": True, "where": str(registry.WORKERS / name)}
+    return {
+        "name": name,
+        "version": __version__,
+        "installed": True,
+        "where": str(registry.WORKERS / name),
+    }
 
 
 def _installable(name: str, recipe: install.Recipe) -> dict[str, object]:
     installed = install.installed(recipe.name)
-    return {"name": name, "version": recipe.version, "installed": installed, "where": str(install.directory(recipe))}
+    return {
+        "name": name,
+        "version": recipe.version,
+        "installed": installed,
+        "where": str(install.directory(recipe)),
+    }
 
 
 app.command(
     "install",
-    epilog=_examples("coevolve env install bfcl", "coevolve env install appworld --data data-0.1.0.bundle"),
+    epilog=_examples(
+        "coevolve env install bfcl", "coevolve env install appworld --data data-0.1.0.bundle"
+    ),
     context_settings=_HELP,
 )(env_install.install_)
 
@@ -88,14 +105,22 @@ def check(name: Name, output: Output = "-") -> None:
     print(f"env check: {name} is usable, {total} checks passed", file=sys.stderr)
 
 
-@app.command("tasks", epilog=_examples("coevolve env tasks bfcl --split base --limit 5"), context_settings=_HELP)
+@app.command(
+    "tasks",
+    epilog=_examples("coevolve env tasks bfcl --split base --limit 5"),
+    context_settings=_HELP,
+)
 def tasks(
     name: Name,
     split: Annotated[
         str | None,
-        typer.Option("--split", help="Which of its splits; without it, they are listed.", show_default=False),
+        typer.Option(
+            "--split", help="Which of its splits; without it, they are listed.", show_default=False
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="At most so many.", show_default=False)] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="At most so many.", show_default=False)
+    ] = None,
     output: Output = "-",
     quiet: Quiet = False,
 ) -> None:
@@ -108,9 +133,13 @@ def tasks(
                 s.write(task)
 
 
-app.command("export", epilog=_examples("coevolve env export bfcl tasks.jsonl --to official"), context_settings=_HELP)(
-    env_files.export
-)
-app.command("import", epilog=_examples("coevolve env import bfcl official > tasks.jsonl"), context_settings=_HELP)(
-    env_files.import_
-)
+app.command(
+    "export",
+    epilog=_examples("coevolve env export bfcl tasks.jsonl --to official"),
+    context_settings=_HELP,
+)(env_files.export)
+app.command(
+    "import",
+    epilog=_examples("coevolve env import bfcl official > tasks.jsonl"),
+    context_settings=_HELP,
+)(env_files.import_)

@@ -24,7 +24,10 @@ def export(
     name: Name,
     files: streams.Files = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="DIR", help="The folder, empty or not there yet: a BFCL_PROJECT_ROOT.")
+        str,
+        typer.Option(
+            "--to", metavar="DIR", help="The folder, empty or not there yet: a BFCL_PROJECT_ROOT."
+        ),
     ] = "bfcl",
     any_version: AnyVersion = False,
     rejects: streams.Rejects = None,
@@ -71,7 +74,9 @@ def export(
 
 def import_(
     name: Name,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder that `env export` wrote, or one like it.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder that `env export` wrote, or one like it.")
+    ],
     output: streams.Output = "-",
     on_error: streams.OnError = "fail",
     max_errors: streams.MaxErrors = None,
@@ -84,17 +89,26 @@ def import_(
     goes to --rejects (--on-error skip). A task that was exported comes back as it was.
     """
     _only_bfcl(name)
-    where, faults, skip = Path(directory), streams.Faults(on_error, max_errors, rejects), on_error == "skip"
+    where, faults, skip = (
+        Path(directory),
+        streams.Faults(on_error, max_errors, rejects),
+        on_error == "skip",
+    )
     questions, aside = bfcl.questions_file(where), list[Bad]()
     if not questions.exists() and not bfcl.ids_file(where).exists():
-        raise UsageError(f"{where} has neither {questions.relative_to(where)} nor {bfcl.ids_file(where).name}")
+        raise UsageError(
+            f"{where} has neither {questions.relative_to(where)} nor {bfcl.ids_file(where).name}"
+        )
 
     def leave(line: Line[Answer], reason: str) -> None:
         if not skip:
             raise BadInput(line.where, line.number, reason)
         aside.append(Bad(line.where, line.number, reason, line.raw))
 
-    with Pool(name) as pool, streams.stage("env import", [str(questions)], output, faults, quiet=quiet) as s:
+    with (
+        Pool(name) as pool,
+        streams.stage("env import", [str(questions)], output, faults, quiet=quiet) as s,
+    ):
         if questions.exists():
             solved = reading.answers(str(bfcl.answers_file(where)), aside if skip else None)
             for task in reading.tasks(s.read(Question), solved, pool, s.reject, leave):

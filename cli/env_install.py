@@ -17,14 +17,21 @@ def install_(
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", metavar="DIR|BUNDLE", help="appworld: its official data, as you have it.", show_default=False
+            "--data",
+            metavar="DIR|BUNDLE",
+            help="appworld: its official data, as you have it.",
+            show_default=False,
         ),
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="appworld: fetch the official data from where the package says.")
+        bool,
+        typer.Option(
+            "--download", help="appworld: fetch the official data from where the package says."
+        ),
     ] = False,
     sha256: Annotated[
-        str | None, typer.Option("--sha256", help="appworld: what the data has to be.", show_default=False)
+        str | None,
+        typer.Option("--sha256", help="appworld: what the data has to be.", show_default=False),
     ] = None,
 ) -> None:
     """Install a benchmark into a virtual environment of its own.

@@ -51,15 +51,30 @@ EXAMPLES = """
 """
 
 D = Settings()
-Mode = Annotated[str, typer.Option("--mode", metavar="|".join(MODES), help="guided reads signals, the others nothing.")]
-Episodes = Annotated[int, typer.Option("--episodes", min=1, help="Episodes in all, contexts' rounds included.")]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Episodes per context, each from another start state.")]
+Mode = Annotated[
+    str,
+    typer.Option(
+        "--mode", metavar="|".join(MODES), help="guided reads signals, the others nothing."
+    ),
+]
+Episodes = Annotated[
+    int, typer.Option("--episodes", min=1, help="Episodes in all, contexts' rounds included.")
+]
+Rounds = Annotated[
+    int,
+    typer.Option("--rounds", min=1, help="Episodes per context, each from another start state."),
+]
 Steps = Annotated[int, typer.Option("--steps", min=1, help="Actions per episode.")]
 Tasks = Annotated[
-    str | None, typer.Option("--tasks", metavar="FILE", help="The tasks so far: coverage aims elsewhere.")
+    str | None,
+    typer.Option("--tasks", metavar="FILE", help="The tasks so far: coverage aims elsewhere."),
 ]
-MaxContexts = Annotated[int, typer.Option("--max-contexts", min=0, help="At most this many signalled tasks.")]
-Iteration = Annotated[int, typer.Option("--iteration", min=0, help="Iteration of the loop; part of the seed.")]
+MaxContexts = Annotated[
+    int, typer.Option("--max-contexts", min=0, help="At most this many signalled tasks.")
+]
+Iteration = Annotated[
+    int, typer.Option("--iteration", min=0, help="Iteration of the loop; part of the seed.")
+]
 
 
 @with_model_options
@@ -102,10 +117,14 @@ def command(
     if files and not guided:
         raise UsageError(f"--mode {mode} has no input; signals are read by --mode guided")
     if dry:
-        return dry_run(ctx, episodes=episodes, actions=episodes * steps, model_calls=_calls(settings, model))
+        return dry_run(
+            ctx, episodes=episodes, actions=episodes * steps, model_calls=_calls(settings, model)
+        )
     with (
         _service(models, model, run, quiet) as served,
-        stage("explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided) as s,
+        stage(
+            "explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided
+        ) as s,
     ):
         mind = _mind(served, model, temperature, prompts)
         signals = [line.record for line in s.read(Signal)] if guided else []
@@ -116,7 +135,12 @@ def command(
             pool.compare(signal.task.env_version for signal in signals if signal.task)
             in_run = Path(run) / f"explore-{iteration}.journal" if run else None
             inputs = content_id([signal.id for signal in signals], [task.id for task in known])
-            about = {"env": pool.name, "version": pool.description.version, "settings": settings, "inputs": inputs}
+            about = {
+                "env": pool.name,
+                "version": pool.description.version,
+                "settings": settings,
+                "inputs": inputs,
+            }
             about |= {"mind": mind.identity} if mind else {}
             journal, tally = Journal(journal_path(output, in_run), about), Tally()
             with progress("explore", episodes, quiet=quiet) as advance:
@@ -145,11 +169,15 @@ def _calls(settings: Settings, model: str | None) -> int:
     return settings.episodes * settings.steps + settings.max_contexts if model else 0
 
 
-def _service(models: ModelOptions, model: str | None, run: str | None, quiet: bool) -> AbstractContextManager:
+def _service(
+    models: ModelOptions, model: str | None, run: str | None, quiet: bool
+) -> AbstractContextManager:
     return models.service("explore", run=run, quiet=quiet) if model else nullcontext()
 
 
-def _mind(served: Models | None, model: str | None, temperature: float | None, prompts: str | None) -> Mind | None:
+def _mind(
+    served: Models | None, model: str | None, temperature: float | None, prompts: str | None
+) -> Mind | None:
     if served is None:
         return None
     from coevolve.exploration.mind import Mind

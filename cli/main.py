@@ -14,7 +14,9 @@ import time
 
 from coevolve.errors import WRITE_ERRORS, CoevolveError, Exit, PipeClosed
 
-_INTERRUPTED = "interrupted; a rerun of the same command goes on where a journal or a checkpoint was kept"
+_INTERRUPTED = (
+    "interrupted; a rerun of the same command goes on where a journal or a checkpoint was kept"
+)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -24,7 +26,11 @@ class _Terminated(KeyboardInterrupt):
 class _Signals:
     """Turns signals into exceptions and remembers the first. A repeat within `PATIENCE` seconds does not disturb the clean-up."""
 
-    KINDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: _Terminated, signal.SIGHUP: _Terminated}
+    KINDS = {
+        signal.SIGINT: KeyboardInterrupt,
+        signal.SIGTERM: _Terminated,
+        signal.SIGHUP: _Terminated,
+    }
     PATIENCE = 10.0
 
     def __init__(self) -> None:
@@ -86,7 +92,9 @@ def _run(argv: list[str]) -> tuple[int, str | None]:
             traceback.print_exc()
         return _explain(error)
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # Typer's answer to a reader of the help that has gone
+        if isinstance(
+            error.__context__, BrokenPipeError
+        ):  # Typer's answer to a reader of the help that has gone
             return Exit.PIPE, None
         return Exit.FAILED, f"internal error: a library ended the process ({error})"
     if result == Exit.INTERRUPTED:  # how newer Typer hands on Ctrl-C
@@ -108,12 +116,19 @@ def _explain(error: Exception) -> tuple[int, str | None]:
             return Exit.USAGE, context.get_help()
         hint = f" Try: {context.command_path} --help" if context else ""
         return Exit.USAGE, error.format_message() + hint
-    return Exit.FAILED, f"internal error: {type(error).__name__}: {error} (COEVOLVE_DEBUG=1 shows where)"
+    return (
+        Exit.FAILED,
+        f"internal error: {type(error).__name__}: {error} (COEVOLVE_DEBUG=1 shows where)",
+    )
 
 
 def _say(message: str) -> None:
     with contextlib.suppress(OSError):  # nobody reads stderr: the exit code still tells
-        print(message if message.startswith("Usage:") else f"coevolve: {message}", file=sys.stderr, flush=True)
+        print(
+            message if message.startswith("Usage:") else f"coevolve: {message}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _fill_descriptors() -> None:

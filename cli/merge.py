@@ -37,23 +37,40 @@ EXAMPLES = """
 def command(
     files: Files = None,
     into: Annotated[
-        list[str] | None, typer.Option("--into", metavar="FILE", help="The task set so far.", show_default=False)
+        list[str] | None,
+        typer.Option("--into", metavar="FILE", help="The task set so far.", show_default=False),
     ] = None,
     output: Output = "-",
     max_share: Annotated[
-        float, typer.Option("--max-share", min=0, max=1, help="New tasks' share of the result at most; 1 is no limit.")
+        float,
+        typer.Option(
+            "--max-share",
+            min=0,
+            max=1,
+            help="New tasks' share of the result at most; 1 is no limit.",
+        ),
     ] = 0.5,
     max_tasks: Annotated[
         int | None,
-        typer.Option("--max-tasks", min=1, help="Evict the oldest synthetic tasks beyond this.", show_default=False),
+        typer.Option(
+            "--max-tasks",
+            min=1,
+            help="Evict the oldest synthetic tasks beyond this.",
+            show_default=False,
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            "--exclude", metavar="FILE", help="Held-out tasks: nothing that touches them.", show_default=False
+            "--exclude",
+            metavar="FILE",
+            help="Held-out tasks: nothing that touches them.",
+            show_default=False,
         ),
     ] = None,
-    unvalidated: Annotated[bool, typer.Option("--unvalidated", help="Take tasks without a verdict, too.")] = False,
+    unvalidated: Annotated[
+        bool, typer.Option("--unvalidated", help="Take tasks without a verdict, too.")
+    ] = False,
     rejects: Rejects = None,
     on_error: OnError = "fail",
     max_errors: MaxErrors = None,

@@ -44,10 +44,14 @@ def fit(rollouts: Iterable[Rollout], refuse: Callable[[Rollout, str], None]) -> 
         known = reading.official(pool)
         for rollout in rollouts:
             if rollout.env not in ENVIRONMENTS:
-                raise UsageError(f"--official is BFCL's evaluation, and there are rollouts of {rollout.env!r}")
+                raise UsageError(
+                    f"--official is BFCL's evaluation, and there are rollouts of {rollout.env!r}"
+                )
             if rollout.task and rollout.task.env_version != pool.description.version:
                 version = (
-                    f"version {rollout.task.env_version}" if rollout.task.env_version else "tasks without a version"
+                    f"version {rollout.task.env_version}"
+                    if rollout.task.env_version
+                    else "tasks without a version"
                 )
                 raise UsageError(
                     f"--official judges by version {pool.description.version}, and there are rollouts of {version}"
@@ -76,7 +80,11 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
         return ""
     if name not in known:
         return f"no official entry is called {name}"
-    return "" if task.query == known[name].query else f"the official entry {name} asks for something else than the task"
+    return (
+        ""
+        if task.query == known[name].query
+        else f"the official entry {name} asks for something else than the task"
+    )
 
 
 def score(rollouts: list[Rollout], s: Stage) -> Scored:
@@ -88,7 +96,10 @@ def score(rollouts: list[Rollout], s: Stage) -> Scored:
     """
     with Pool("bfcl") as pool:
         judged = official.judge(rollouts, pool.tools)
-        sizes = {f"multi_turn_{split}": pool.description.splits[split] for split in pool.description.held_out}
+        sizes = {
+            f"multi_turn_{split}": pool.description.splits[split]
+            for split in pool.description.held_out
+        }
     results: dict[tuple[str, str], list[evaluation.Result]] = {}
     entries: dict[tuple[str, str], dict[str, bool]] = {}
     told: Counter[str] = Counter(judged=0, refused=0, lost=0, differing=0)
@@ -99,11 +110,18 @@ def score(rollouts: list[Rollout], s: Stage) -> Scored:
         what = "lost" if lost else "judged" if verdict.judged else "refused"
         told[what] += 1
         if what != "judged":
-            s.keep_reject({"rollout": rollout.id, "reason": f"no official verdict: {verdict.error}"})
+            s.keep_reject(
+                {"rollout": rollout.id, "reason": f"no official verdict: {verdict.error}"}
+            )
         elif verdict.valid != rollout.success:
             told["differing"] += 1
             said = verdict.error or "valid"
-            s.keep_reject({"rollout": rollout.id, "reason": f"official verdict: {said}; here {rollout.success}"})
+            s.keep_reject(
+                {
+                    "rollout": rollout.id,
+                    "reason": f"official verdict: {said}; here {rollout.success}",
+                }
+            )
         key = rollout.policy, verdict.category
         results.setdefault(key, []).append(result)
         seen = entries.setdefault(key, {})

@@ -18,7 +18,9 @@ def check_paths(arguments: dict[str, Any]) -> None:
 
     `-o` may be an input: it is replaced whole, at the end. Devices and pipes may be named as often as one likes.
     """
-    taken = {_identity(path) for name in INPUTS for path in _paths(arguments.get(name)) if path != "-"} - {None}
+    taken = {
+        _identity(path) for name in INPUTS for path in _paths(arguments.get(name)) if path != "-"
+    } - {None}
     outputs = {_identity(path) for path in _paths(arguments.get("output"))} - {None}
     for name in SIDE_OUTPUTS:
         for path in _paths(arguments.get(name)):

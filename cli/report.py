@@ -20,10 +20,15 @@ EXAMPLES = """
 
 def command(
     directory: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run directory of shell/train_loop.sh, or of stages with --run.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="Run directory of shell/train_loop.sh, or of stages with --run."
+        ),
     ],
     output: streams.Output = "-",
-    json: Annotated[bool, typer.Option("--json", help="One record per iteration instead of the table.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One record per iteration instead of the table.")
+    ] = False,
 ) -> None:
     """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations.
 
@@ -35,6 +40,13 @@ def command(
             out.writelines(map(jsonl.encode, iterations))
         else:
             calls = model_calls.read(directory)
-            valid = sum(iteration.valid or 0 for iteration in iterations) if iterations else model_calls.valid(calls)
-            shown = [*text.lines(iterations, run.evaluations(directory)), *model_calls.lines(calls, valid)]
+            valid = (
+                sum(iteration.valid or 0 for iteration in iterations)
+                if iterations
+                else model_calls.valid(calls)
+            )
+            shown = [
+                *text.lines(iterations, run.evaluations(directory)),
+                *model_calls.lines(calls, valid),
+            ]
             out.writelines(f"{line}\n".encode() for line in dropwhile(not_, shown))

@@ -47,13 +47,21 @@ def command(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="The first N tasks only.", show_default=False)
+        int | None,
+        typer.Option("--limit", min=1, help="The first N tasks only.", show_default=False),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", "-k", min=1, help="Rollouts per task.")] = 1,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of a model; 0 decodes greedily.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option("--temperature", min=0, help="Of a model; 0 decodes greedily.")
+    ] = 1.0,
     max_steps: Annotated[
         int | None,
-        typer.Option("--max-steps", min=1, help="Actions per episode; default: the environment's.", show_default=False),
+        typer.Option(
+            "--max-steps",
+            min=1,
+            help="Actions per episode; default: the environment's.",
+            show_default=False,
+        ),
     ] = None,
     max_episode_tokens: Annotated[
         int | None,
@@ -65,15 +73,23 @@ def command(
         ),
     ] = None,
     max_turn_tokens: Annotated[
-        int | None, typer.Option("--max-turn-tokens", min=1, help="Tokens per reply.", show_default=False)
+        int | None,
+        typer.Option("--max-turn-tokens", min=1, help="Tokens per reply.", show_default=False),
     ] = None,
     keep_tokens: Annotated[
         bool, typer.Option("--keep-tokens", help="Keep token ids, mask and log-probabilities.")
     ] = False,
-    iteration: Annotated[int, typer.Option("--iteration", min=0, help="Iteration to note in the records.")] = 0,
+    iteration: Annotated[
+        int, typer.Option("--iteration", min=0, help="Iteration to note in the records.")
+    ] = 0,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", min=1, help="Torch threads; default OMP_NUM_THREADS, else 1.", show_default=False),
+        typer.Option(
+            "--threads",
+            min=1,
+            help="Torch threads; default OMP_NUM_THREADS, else 1.",
+            show_default=False,
+        ),
     ] = None,
     backend: Backend = "local",
     vllm_args: VllmArgs = None,
@@ -104,7 +120,9 @@ def command(
     if split and not env:
         raise UsageError("--split needs --env: whose tasks?")
     if split and files:
-        raise UsageError(f"--split {split} plays the environment's own tasks: name no file, or leave --split out")
+        raise UsageError(
+            f"--split {split} plays the environment's own tasks: name no file, or leave --split out"
+        )
     if dry_run:
         streams.dry_run(ctx, rollouts_per_task=samples)
         return
@@ -112,14 +130,18 @@ def command(
     with (
         serving(backend, policy, vllm_args, models) as (policy, models),
         models.if_at_server("rollout", run=run, quiet=quiet) as at_server,
-        streams.stage("rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split) as s,
+        streams.stage(
+            "rollout", files, output, faults, quiet=quiet, exit_status=exit_status, reads=not split
+        ) as s,
     ):
         with (
             Pools(workers, env, any_version=any_version) as pools,
             streams.progress("rollouts", quiet=quiet) as advance,
         ):
             played = Played(s)
-            tasks = list(itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit))
+            tasks = list(
+                itertools.islice(pools(env).tasks(split) if split else played.tasks(), limit)
+            )
             player = make_policy(
                 policy,
                 models=at_server,
@@ -136,7 +158,11 @@ def command(
                 "max_steps": max_steps,
                 "keep_tokens": keep_tokens,
             }
-            limits = {"temperature": temperature, "max_tokens": max_episode_tokens, "max_turn_tokens": max_turn_tokens}
+            limits = {
+                "temperature": temperature,
+                "max_tokens": max_episode_tokens,
+                "max_turn_tokens": max_turn_tokens,
+            }
             settings = {
                 **options,
                 **limits,

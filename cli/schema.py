@@ -18,7 +18,9 @@ EXAMPLES = """
 """
 
 
-def command(name: Annotated[str, typer.Argument(metavar="|".join(RECORDS), help="The record type.")]) -> None:
+def command(
+    name: Annotated[str, typer.Argument(metavar="|".join(RECORDS), help="The record type.")],
+) -> None:
     """Print the JSON Schema of a record type."""
     if name not in RECORDS:
         raise UsageError(f"no record type {name!r}; there are: {', '.join(RECORDS)}")

@@ -20,7 +20,14 @@ from typing import IO, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from coevolve import jsonl
-from coevolve.errors import WRITE_ERRORS, BadInput, NothingFound, PipeClosed, UsageError, WriteFailed
+from coevolve.errors import (
+    WRITE_ERRORS,
+    BadInput,
+    NothingFound,
+    PipeClosed,
+    UsageError,
+    WriteFailed,
+)
 from coevolve.jsonl import Bad, Line
 from coevolve_cli.config_file import load_config
 
@@ -30,7 +37,9 @@ T = TypeVar("T")
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILE]...", help="JSONL, .gz and .zst too; none or - is standard input.", show_default=False
+        metavar="[FILE]...",
+        help="JSONL, .gz and .zst too; none or - is standard input.",
+        show_default=False,
     ),
 ]
 Output = Annotated[
@@ -45,7 +54,9 @@ Output = Annotated[
 OnError = Annotated[
     str,
     typer.Option(
-        "--on-error", metavar="fail|skip", help="A line that is no record: stop (exit 3), or count it and go on."
+        "--on-error",
+        metavar="fail|skip",
+        help="A line that is no record: stop (exit 3), or count it and go on.",
     ),
 ]
 MaxErrors = Annotated[
@@ -60,7 +71,10 @@ MaxErrors = Annotated[
 Rejects = Annotated[
     str | None,
     typer.Option(
-        "--rejects", metavar="FILE", help="Keep what was set aside here, with the reason.", show_default=False
+        "--rejects",
+        metavar="FILE",
+        help="Keep what was set aside here, with the reason.",
+        show_default=False,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Same input and seed, same bytes.")]
@@ -72,7 +86,9 @@ Prompt = Annotated[
         help="How a model is told its tools: tools (its server's or template's way), or BFCL's openai, prompting, qwen-fc.",
     ),
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Environment processes; never changes the output.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Environment processes; never changes the output.")
+]
 Env = Annotated[
     str | None,
     typer.Option(
@@ -84,12 +100,20 @@ Env = Annotated[
 ]
 RunDir = Annotated[
     str | None,
-    typer.Option("--run", metavar="DIR", help="Run directory: state, journals, metrics.", show_default=False),
+    typer.Option(
+        "--run", metavar="DIR", help="Run directory: state, journals, metrics.", show_default=False
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
-ExitStatus = Annotated[bool, typer.Option("--exit-status", "-e", help="Exit 4 if nothing was written.")]
+ExitStatus = Annotated[
+    bool, typer.Option("--exit-status", "-e", help="Exit 4 if nothing was written.")
+]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the resolved settings and the estimated work on stderr, do nothing.")
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print the resolved settings and the estimated work on stderr, do nothing.",
+    ),
 ]
 Config = Annotated[
     str | None,
@@ -133,10 +157,17 @@ class _Rejected:
     def append(self, bad: Bad) -> None:
         self.count += 1
         self.keep(
-            {"where": bad.where, "line": bad.number, "reason": bad.reason, "raw": bad.raw.decode("utf-8", "replace")}
+            {
+                "where": bad.where,
+                "line": bad.number,
+                "reason": bad.reason,
+                "raw": bad.raw.decode("utf-8", "replace"),
+            }
         )
         if self._limit is not None and not self._percent and self.count > self._limit:
-            raise BadInput(bad.where, bad.number, f"{bad.reason} (more than {self._limit:g} bad lines)")
+            raise BadInput(
+                bad.where, bad.number, f"{bad.reason} (more than {self._limit:g} bad lines)"
+            )
 
     def keep(self, entry: dict[str, Any]) -> None:
         if self._file:
@@ -146,8 +177,17 @@ class _Rejected:
 
     def finish(self, read: int) -> None:
         total = read + self.count
-        if self._percent and self._limit is not None and total and 100 * self.count > self._limit * total:
-            raise BadInput(self._name, None, f"{self.count} of {total} lines are bad, more than {self._limit:g}%")
+        if (
+            self._percent
+            and self._limit is not None
+            and total
+            and 100 * self.count > self._limit * total
+        ):
+            raise BadInput(
+                self._name,
+                None,
+                f"{self.count} of {total} lines are bad, more than {self._limit:g}%",
+            )
 
     def close(self) -> None:
         if self._file:
@@ -167,7 +207,14 @@ def _limit(text: str | None) -> tuple[float | None, bool]:
 class Stage:
     """One run of a command. Made by `stage`."""
 
-    def __init__(self, name: str, files: list[str] | None, output: IO[bytes], rejected: _Rejected, quiet: bool):
+    def __init__(
+        self,
+        name: str,
+        files: list[str] | None,
+        output: IO[bytes],
+        rejected: _Rejected,
+        quiet: bool,
+    ):
         self.name, self.files, self.quiet = name, files or ["-"], quiet
         self.read_count = self.written = 0
         self.notes: list[str] = []
@@ -221,7 +268,9 @@ class Stage:
 
     def summary(self) -> str:
         parts = (
-            [f"read {self.read_count}{' (empty input)' if not self.read_count else ''}"] if self.inputs_opened else []
+            [f"read {self.read_count}{' (empty input)' if not self.read_count else ''}"]
+            if self.inputs_opened
+            else []
         )
         parts.append(f"wrote {self.written}")
         if self._rejected.count:
@@ -256,7 +305,9 @@ def stage(
             yield s
             rejected.finish(s.read_count)
         if not quiet:
-            with contextlib.suppress(OSError):  # the records are out, whether anybody can be told or not
+            with contextlib.suppress(
+                OSError
+            ):  # the records are out, whether anybody can be told or not
                 print(s.summary(), file=sys.stderr, flush=True)
         if exit_status and not s.written:
             raise NothingFound(f"{name}: nothing written")
@@ -280,9 +331,13 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
         yield stream
         stream.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is still buffered goes nowhere
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), stream.fileno()
+        )  # what is still buffered goes nowhere
         if isinstance(error, BrokenPipeError):
-            raise PipeClosed("output closed") from None  # Typer would turn a BrokenPipeError into exit 1
+            raise PipeClosed(
+                "output closed"
+            ) from None  # Typer would turn a BrokenPipeError into exit 1
         if error.errno in WRITE_ERRORS:
             raise WriteFailed(f"cannot write output: {error.strerror}") from error
         raise
@@ -302,17 +357,22 @@ def dry_run(ctx: typer.Context, **work: object) -> None:
     """Prints the resolved settings and the estimated work as JSON on stderr."""
     import orjson
 
-    settings = {key: value for key, value in ctx.params.items() if key not in ("config", "dry", "dry_run")}
+    settings = {
+        key: value for key, value in ctx.params.items() if key not in ("config", "dry", "dry_run")
+    }
     print(
         orjson.dumps(
-            {"command": ctx.info_name, "settings": settings, "work": work}, option=orjson.OPT_INDENT_2
+            {"command": ctx.info_name, "settings": settings, "work": work},
+            option=orjson.OPT_INDENT_2,
         ).decode(),
         file=sys.stderr,
     )
 
 
 @contextlib.contextmanager
-def progress(label: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(
+    label: str, total: int | None = None, *, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
     """Yields `advance(n)`: a bar where stderr is a terminal, else a plain line every 30 seconds in which something moved."""
     if quiet:
         yield lambda n=1: None

@@ -25,9 +25,13 @@ def options(ctx: typer.Context, given: dict[str, Any]) -> tuple[Options, Setting
     if importlib.util.find_spec("verl") is None:
         raise MissingDependency("verl", VERL_INSTALL)
     if not ctx.params["preset"]:
-        raise UsageError(f"--backend verl needs a --preset: {', '.join(presets())}, or a TOML file like theirs")
+        raise UsageError(
+            f"--backend verl needs a --preset: {', '.join(presets())}, or a TOML file like theirs"
+        )
     chosen = preset(ctx.params["preset"])
-    settings = resolve({name: given[name] for name in Settings.__struct_fields__ if name in given}, chosen)
+    settings = resolve(
+        {name: given[name] for name in Settings.__struct_fields__ if name in given}, chosen
+    )
     keep = ctx.params["keep_checkpoints"] or Options._field_defaults["keep_checkpoints"]
     how = {name: ctx.params[name] for name in HOW}
     checks = {"check_at_once": refuse_at_once, "check": refuse}
@@ -40,7 +44,12 @@ def end(run: str, dry: bool) -> str:
 
 
 def dry_run(
-    tasks: list[Task], settings: Settings, run: str, env: str | None, chosen: Options, iteration: int | None
+    tasks: list[Task],
+    settings: Settings,
+    run: str,
+    env: str | None,
+    chosen: Options,
+    iteration: int | None,
 ) -> None:
     """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where nothing names one."""
     notes = driver.rehearse(tasks, settings, run, env or "desk", chosen, iteration=iteration)

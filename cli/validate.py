@@ -59,10 +59,16 @@ def command(
     files: Files = None,
     output: Output = "-",
     gate: Annotated[
-        str, typer.Option("--gate", metavar="strict|paper", help="paper: success, or any positive reward.")
+        str,
+        typer.Option(
+            "--gate", metavar="strict|paper", help="paper: success, or any positive reward."
+        ),
     ] = "strict",
     verdicts: Annotated[
-        str | None, typer.Option("--verdicts", metavar="FILE", help="Every verdict goes here.", show_default=False)
+        str | None,
+        typer.Option(
+            "--verdicts", metavar="FILE", help="Every verdict goes here.", show_default=False
+        ),
     ] = None,
     solver: Annotated[
         str | None,
@@ -74,12 +80,20 @@ def command(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Attempts of --solver; its solve rate is the difficulty.")
+        int,
+        typer.Option(
+            "--trials", min=1, help="Attempts of --solver; its solve rate is the difficulty."
+        ),
     ] = 4,
     min_solved: Annotated[
-        int, typer.Option("--min-solved", min=0, help="With --solver and strict: this many attempts must succeed.")
+        int,
+        typer.Option(
+            "--min-solved", min=0, help="With --solver and strict: this many attempts must succeed."
+        ),
     ] = 0,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of --solver; 0 is greedy.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option("--temperature", min=0, help="Of --solver; 0 is greedy.")
+    ] = 1.0,
     seed: Seed = 0,
     workers: Workers = 1,
     env: Env = None,
@@ -104,13 +118,24 @@ def command(
         raise UsageError(f"--gate takes strict or paper, not {gate!r}")
     if dry:
         attempts = trials if solver else 0
-        dry_run(ctx, tasks_at_a_time=CHUNK, replays_per_task=2 if gate == "strict" else 1, attempts_per_task=attempts)
+        dry_run(
+            ctx,
+            tasks_at_a_time=CHUNK,
+            replays_per_task=2 if gate == "strict" else 1,
+            attempts_per_task=attempts,
+        )
         return
     path = journal_path(output, Path(run) / "validate.journal" if run else None)
     losses, finished = Losses(WHAT), False
-    with models.if_at_server("validate", run=run, quiet=quiet) if solver else nullcontext() as served:
+    with (
+        models.if_at_server("validate", run=run, quiet=quiet) if solver else nullcontext() as served
+    ):
         agent = _solver(solver, served, temperature, trials, min_solved, seed)
-        about = {"solver": agent.policy.name, "temperature": temperature, "attempts": agent[1:]} if agent else {}
+        about = (
+            {"solver": agent.policy.name, "temperature": temperature, "attempts": agent[1:]}
+            if agent
+            else {}
+        )
         journal = Journal(path, {"command": "validate", "gate": gate, **about})
         try:
             faults = Faults(on_error, max_errors, rejects)
@@ -119,7 +144,11 @@ def command(
                 ExitStack() as stack,
             ):
                 pools = stack.enter_context(Pools(workers, env, any_version=any_version))
-                record = stack.enter_context(jsonl.atomic(verdicts)).write if verdicts else lambda line: None
+                record = (
+                    stack.enter_context(jsonl.atomic(verdicts)).write
+                    if verdicts
+                    else lambda line: None
+                )
                 reasons = _validate(s, pools, gate, agent, journal, losses, record)
                 if reasons and not verdicts:
                     (reason, count), *_ = reasons.most_common(1)
@@ -161,7 +190,9 @@ def _validate(
             waiting.append(line)
             yield line.record
 
-    for verdict in validate(tasks(), pools, gate=gate, solver=solver, journal=journal, losses=losses):
+    for verdict in validate(
+        tasks(), pools, gate=gate, solver=solver, journal=journal, losses=losses
+    ):
         line = waiting.popleft()
         counts[verdict.verdict] += 1
         record(jsonl.encode(verdict))
@@ -170,9 +201,17 @@ def _validate(
             s.write_raw(jsonl.splice(line.raw, validity=validity(verdict), **difficulty))
         else:
             reasons[verdict.reason] += 1
-            s.keep_reject({"reason": f"{verdict.verdict}: {verdict.reason}", "task": msgspec.to_builtins(line.record)})
+            s.keep_reject(
+                {
+                    "reason": f"{verdict.verdict}: {verdict.reason}",
+                    "task": msgspec.to_builtins(line.record),
+                }
+            )
     if counts:
-        s.note(", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid") or "all valid")
+        s.note(
+            ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if name != "valid")
+            or "all valid"
+        )
     if journal.reused:
         s.note(f"resumed {journal.reused}")
     return reasons

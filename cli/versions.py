@@ -8,5 +8,8 @@ import typer
 
 AnyVersion = Annotated[
     bool,
-    typer.Option("--any-version", help="Take records made with another version of their environment, with a warning."),
+    typer.Option(
+        "--any-version",
+        help="Take records made with another version of their environment, with a warning.",
+    ),
 ]

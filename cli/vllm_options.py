@@ -33,7 +33,9 @@ def serving(backend: str, policy: str | None, arguments: str | None, models: Mod
         yield policy, models
         return
     if policy is None or models.base_url is not None or models.offline:
-        raise UsageError("--backend vllm needs a --policy (a Hugging Face directory or id), and no other server")
+        raise UsageError(
+            "--backend vllm needs a --policy (a Hugging Face directory or id), and no other server"
+        )
     from coevolve.agents.policies import PROGRAMS
     from coevolve.models.transformers_lm import identity
     from coevolve.models.vllm_server import serve
@@ -41,7 +43,9 @@ def serving(backend: str, policy: str | None, arguments: str | None, models: Mod
     if policy in PROGRAMS:
         raise UsageError(f"--backend vllm: the policy {policy} is a program, not a model")
     if _is_path(policy) and not any((Path(policy) / name).is_file() for name in CONFIGURATIONS):
-        raise UsageError(f"--backend vllm: {policy} is no model directory (no {' or '.join(CONFIGURATIONS)} in it)")
+        raise UsageError(
+            f"--backend vllm: {policy} is no model directory (no {' or '.join(CONFIGURATIONS)} in it)"
+        )
     name = identity(policy)
     with serve(policy, name, arguments or "") as url:
         yield name, models._replace(base_url=url)

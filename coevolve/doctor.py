@@ -108,7 +108,12 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 def parts() -> list[Part]:
     """All parts, in the order of the tables."""
     environments = [_environment(name) for name in install.RECIPES]
-    return [*(_extra(name, extra) for name, extra in EXTRAS.items()), _gpu(), *environments, _home()]
+    return [
+        *(_extra(name, extra) for name, extra in EXTRAS.items()),
+        _gpu(),
+        *environments,
+        _home(),
+    ]
 
 
 def uses(found: list[Part]) -> list[Use]:
@@ -118,7 +123,9 @@ def uses(found: list[Part]) -> list[Use]:
     for command, needs in USES.items():
         lacking = [by_name[name] for name in needs if not by_name[name].ok]
         lines = [part.install for part in lacking if part.install]
-        answers.append(Use(command=command, ok=not lacking, missing=[p.part for p in lacking], install=lines))
+        answers.append(
+            Use(command=command, ok=not lacking, missing=[p.part for p in lacking], install=lines)
+        )
     return answers
 
 
@@ -134,7 +141,12 @@ def _extra(name: str, extra: Extra) -> Part:
             missing.append(f"{package.name} {_range(package)} (there is {version})")
     where = sys.executable
     return Part(
-        part=name, ok=not missing, where=where, found=found, missing=missing, install=extra.install if missing else None
+        part=name,
+        ok=not missing,
+        where=where,
+        found=found,
+        missing=missing,
+        install=extra.install if missing else None,
     )
 
 
@@ -147,7 +159,9 @@ def _version(package: str) -> str | None:
 
 def _fits(version: str, package: Package) -> bool:
     number = _numbers(version)
-    return number >= _numbers(package.at_least) and (not package.below or number < _numbers(package.below))
+    return number >= _numbers(package.at_least) and (
+        not package.below or number < _numbers(package.below)
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -175,7 +189,13 @@ def _gpu() -> Part:
     driver = int(lines[0].rpartition(",")[2].strip().split(".")[0]) if lines else 0
     if lines and (build or "").startswith("13") and driver < 580:
         missing.append(f"a driver of 580 or later for CUDA {build} (there is {driver})")
-    return Part(part="gpu", ok=not missing, where=shutil.which("nvidia-smi") or "", found=found, missing=missing)
+    return Part(
+        part="gpu",
+        ok=not missing,
+        where=shutil.which("nvidia-smi") or "",
+        found=found,
+        missing=missing,
+    )
 
 
 def _torch_build() -> str | None:

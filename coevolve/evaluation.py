@@ -129,7 +129,11 @@ def _tagged(result: Result, prefix: str) -> str:
 
 
 def _groups(result: Result) -> tuple[tuple[str, str], ...]:
-    pairs = [("overall", "all"), ("kind", result.kind or UNKNOWN), ("split", result.split or UNKNOWN)]
+    pairs = [
+        ("overall", "all"),
+        ("kind", result.kind or UNKNOWN),
+        ("split", result.split or UNKNOWN),
+    ]
     difficulty = result.task.difficulty if result.task else None
     pairs.append(("difficulty", _band(difficulty)))
     return (*pairs, *(("tag", tag) for tag in result.tags if not tag.startswith(SCENARIO)))
@@ -228,7 +232,14 @@ def _goal_completion(policy: str, tasks: Sequence[Tried]) -> Iterator[Evaluation
     ]
     for group, members in chosen if tasks else ():
         yield _one(policy, "tgc", group, members, "tasks", None)
-        yield _one(policy, "sgc", group, [_scenario(name, members) for name in _scenarios(members)], "tasks", None)
+        yield _one(
+            policy,
+            "sgc",
+            group,
+            [_scenario(name, members) for name in _scenarios(members)],
+            "tasks",
+            None,
+        )
 
 
 def _scenarios(tasks: Sequence[Tried]) -> list[str]:
@@ -242,11 +253,23 @@ def _scenario(name: str, tasks: Sequence[Tried]) -> Tried:
     for sample, success in (outcome for task in parts for outcome in task.outcomes):
         samples[sample].append(success)
     whole = [results for results in samples.values() if len(results) == len(parts)]
-    return Tried(name, "", (), sum(all(results) for results in whole), len(whole), sum(task.masked for task in parts))
+    return Tried(
+        name,
+        "",
+        (),
+        sum(all(results) for results in whole),
+        len(whole),
+        sum(task.masked for task in parts),
+    )
 
 
 def _one(
-    policy: str, grouping: str, group: str, tasks: list[Tried], over: str, against: tuple[str, Sequence[Tried]] | None
+    policy: str,
+    grouping: str,
+    group: str,
+    tasks: list[Tried],
+    over: str,
+    against: tuple[str, Sequence[Tried]] | None,
 ) -> Evaluation:
     tried = [task for task in tasks if task.trials]
     rollouts = sum(task.trials for task in tried)
@@ -297,7 +320,10 @@ def _mean(tasks: Sequence[Tried], values: Sequence[float], over: str) -> tuple[f
 def _pass_at(tasks: Sequence[Tried], over: str) -> dict[str, float]:
     fewest = min((task.trials for task in tasks), default=0)
     sizes = [1 << n for n in range(fewest.bit_length())]
-    return {str(k): _mean(tasks, [pass_at(k, task.successes, task.trials) for task in tasks], over)[0] for k in sizes}
+    return {
+        str(k): _mean(tasks, [pass_at(k, task.successes, task.trials) for task in tasks], over)[0]
+        for k in sizes
+    }
 
 
 def _difference(
@@ -319,14 +345,15 @@ def table(evaluations: Iterable[Evaluation]) -> Iterator[str]:
     rows = list(evaluations)
     width = max([5, *(len(f"{e.by} {e.group}") for e in rows)])
     largest = max((e.pass_at for e in rows), key=len, default={})
-    yield f"{'group':<{width}} {'tasks':>6} {'rollouts':>8} {'success':>7}  95 % interval" + "".join(
-        f" {f'pass@{k}':>8}" for k in list(largest)[1:]
+    yield (
+        f"{'group':<{width}} {'tasks':>6} {'rollouts':>8} {'success':>7}  95 % interval"
+        + "".join(f" {f'pass@{k}':>8}" for k in list(largest)[1:])
     )
     for e in rows:
         line = f"{f'{e.by} {e.group}':<{width}} {e.tasks:>6} {e.rollouts:>8} {e.success:>7.3f}  [{e.low:.3f}, {e.high:.3f}]"
-        line += "".join(f" {e.pass_at[k]:>8.3f}" if k in e.pass_at else f" {'-':>8}" for k in list(largest)[1:])
+        line += "".join(
+            f" {e.pass_at[k]:>8.3f}" if k in e.pass_at else f" {'-':>8}" for k in list(largest)[1:]
+        )
         if e.difference is not None:
-            line += (
-                f"  {100 * e.difference:+.1f} [{100 * e.difference_low:+.1f}, {100 * e.difference_high:+.1f}] points"
-            )
+            line += f"  {100 * e.difference:+.1f} [{100 * e.difference_low:+.1f}, {100 * e.difference_high:+.1f}] points"
         yield line + (f"  ({e.masked} masked)" if e.masked else "")

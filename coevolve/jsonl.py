@@ -23,7 +23,14 @@ from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from coevolve.errors import WRITE_ERRORS, BadInput, MissingDependency, PipeClosed, UsageError, WriteFailed
+from coevolve.errors import (
+    WRITE_ERRORS,
+    BadInput,
+    MissingDependency,
+    PipeClosed,
+    UsageError,
+    WriteFailed,
+)
 from coevolve.records import HEAD_END
 
 T = TypeVar("T")
@@ -100,7 +107,12 @@ class Decoder(Generic[T]):
         """Raises ValueError with a reason. `whole` keeps off the head path."""
         if self._tag is not None and not raw.startswith(b'{"schema":' + self._tag):
             self._check_schema(raw)
-        if self._head and not whole and (end := raw.find(HEAD_END)) == raw.rfind(HEAD_END) > 0 and raw.endswith(b"}"):
+        if (
+            self._head
+            and not whole
+            and (end := raw.find(HEAD_END)) == raw.rfind(HEAD_END) > 0
+            and raw.endswith(b"}")
+        ):
             try:
                 return self._head.decode(raw[:end] + b"}")
             except (msgspec.MsgspecError, ValueError):
@@ -218,7 +230,9 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         return False
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: is a directory, not a file to write")
-    return not stat.S_ISREG(mode) or os.fspath(path).startswith(("/dev/fd/", "/dev/stderr", "/proc/self/fd/"))
+    return not stat.S_ISREG(mode) or os.fspath(path).startswith(
+        ("/dev/fd/", "/dev/stderr", "/proc/self/fd/")
+    )
 
 
 @contextlib.contextmanager
@@ -229,7 +243,11 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     except BrokenPipeError as error:
         raise PipeClosed(f"{path}: closed") from error
     except OSError as error:
-        reason = "what should be its folder is a file" if isinstance(error, FileExistsError) else error.strerror
+        reason = (
+            "what should be its folder is a file"
+            if isinstance(error, FileExistsError)
+            else error.strerror
+        )
         raise WriteFailed(f"{path}: cannot write: {reason}") from error
 
 
@@ -254,14 +272,20 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     pipe is written in place.
     """
     if is_special(path):
-        with _write_errors(path), open(path, "wb", buffering=BUFFER) as stream, packed(stream, path) as out:
+        with (
+            _write_errors(path),
+            open(path, "wb", buffering=BUFFER) as stream,
+            packed(stream, path) as out,
+        ):
             yield out
         return
     target = Path(os.path.realpath(path))
     with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
+        )
     stream = open(handle, "wb", buffering=BUFFER)
     try:
         with _write_errors(path):

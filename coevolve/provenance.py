@@ -86,7 +86,9 @@ def trivial(value: Any) -> bool:
     return len(value) < (3 if isinstance(value, str) else 1)
 
 
-def _remember(index: int, app: str, value: Any, parts: dict, held: Mapping[Any, set[tuple[str, ...]]]) -> None:
+def _remember(
+    index: int, app: str, value: Any, parts: dict, held: Mapping[Any, set[tuple[str, ...]]]
+) -> None:
     for path, part in _parts_of(value, ()):
         same, words = identity(part), _words_of(path)
         known = held.get(same, ())
@@ -95,7 +97,9 @@ def _remember(index: int, app: str, value: Any, parts: dict, held: Mapping[Any, 
         parts.setdefault(same, []).append(_Part(index, path, words, app))
 
 
-def _arguments(value: Any, path: tuple, parts: Mapping[Any, list[_Part]], app: str) -> Iterator[tuple[tuple, Source]]:
+def _arguments(
+    value: Any, path: tuple, parts: Mapping[Any, list[_Part]], app: str
+) -> Iterator[tuple[tuple, Source]]:
     if path:
         source = _best(value, _words_of(path), parts.get(identity(value), ()), app)
         if source or not isinstance(value, (list, dict)) or not value:
@@ -109,7 +113,9 @@ def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> Source | 
     fitting = [part for part in parts if not trivial(value) or _agree(words, part.words)]
     if not fitting:
         return None
-    best = min(fitting, key=lambda part: (not _agree(words, part.words), part.app != app, part.step))
+    best = min(
+        fitting, key=lambda part: (not _agree(words, part.words), part.app != app, part.step)
+    )
     return Source(best.step, best.path)
 
 
@@ -139,7 +145,9 @@ def identity(value: Any) -> Any:
         return "object", tuple(sorted((key, identity(member)) for key, member in value.items()))
     if isinstance(value, list):
         return "list", tuple(identity(member) for member in value)
-    return ("truth" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"), value
+    return (
+        "truth" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    ), value
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")

@@ -163,7 +163,9 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     start: Start
 
 
-def task_id(env: str, start: Start, query: list[str], solution: list[list[Action]], verifier: Verifier) -> str:
+def task_id(
+    env: str, start: Start, query: list[str], solution: list[list[Action]], verifier: Verifier
+) -> str:
     return content_id("task", env, start, query, solution, verifier)
 
 
@@ -271,7 +273,9 @@ class Context(Struct, frozen=True):
     reflection: str = ""
 
 
-class Exploration(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.exploration/1"):
+class Exploration(
+    Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.exploration/1"
+):
     """One round of exploration in a real environment. Id over env, start, context, mode, round, steps' actions."""
 
     id: Id
@@ -296,7 +300,9 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     """What validation found out about one task."""
 
     task_id: Id
-    verdict: Literal["valid", "invalid", "error", "timeout", "unsafe", "nondeterministic", "trivial"]
+    verdict: Literal[
+        "valid", "invalid", "error", "timeout", "unsafe", "nondeterministic", "trivial"
+    ]
     gate: str
     replays: list[dict[str, Any]] = []
     controls: dict[str, Any] = {}
@@ -307,7 +313,9 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     """Trials of an agent that saw only the query; absent without `--solver`."""
 
 
-class Evaluation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.evaluation/1"):
+class Evaluation(
+    Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.evaluation/1"
+):
     """Success of one policy on a group of tasks."""
 
     policy: str

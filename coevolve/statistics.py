@@ -52,7 +52,9 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> Interva
 
 
 @lru_cache(maxsize=10_000)
-def fisher_less(now_successes: int, now_trials: int, then_successes: int, then_trials: int) -> float:
+def fisher_less(
+    now_successes: int, now_trials: int, then_successes: int, then_trials: int
+) -> float:
     """One-sided exact p-value that the rate now is lower than the rate then (Fisher: margins fixed).
 
     P(X <= now_successes) for X hypergeometric: `now_trials` draws from all trials, of which all successes count.
@@ -66,7 +68,9 @@ def fisher_less(now_successes: int, now_trials: int, then_successes: int, then_t
     mode = (now_trials + 1) * (successes + 1) // (trials + 2)
     start = min(now_successes, max(mode, now_trials - failures))
     peak = math.exp(
-        _log_comb(successes, start) + _log_comb(failures, now_trials - start) - _log_comb(trials, now_trials)
+        _log_comb(successes, start)
+        + _log_comb(failures, now_trials - start)
+        - _log_comb(trials, now_trials)
     )
     total, term = 0.0, peak
     for x in range(start, max(0, now_trials - failures) - 1, -1):
@@ -106,7 +110,9 @@ def beta_cdf(x: float, a: float, b: float) -> float:
         return 0.0
     if x >= 1:
         return 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     if x < (a + 1) / (a + b + 2):
         return front * _beta_fraction(x, a, b) / a
     return 1.0 - front * _beta_fraction(1 - x, b, a) / b
@@ -141,7 +147,8 @@ def beta_interval(successes: int, trials: int, confidence: float = 0.95) -> Inte
     """Equal-tailed credible interval of a solve rate under a uniform prior."""
     a, b, tail = 1 + successes, 1 + trials - successes, (1 - confidence) / 2
     return Interval(
-        _invert(lambda x: beta_cdf(x, a, b), tail, 0.0, 1.0), _invert(lambda x: beta_cdf(x, a, b), 1 - tail, 0.0, 1.0)
+        _invert(lambda x: beta_cdf(x, a, b), tail, 0.0, 1.0),
+        _invert(lambda x: beta_cdf(x, a, b), 1 - tail, 0.0, 1.0),
     )
 
 
@@ -189,16 +196,22 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> Mean:
     centre = mean(values)
     if len(values) < 2:
         return Mean(centre, -math.inf, math.inf)
-    half = student_quantile(0.5 + confidence / 2, len(values) - 1) * math.sqrt(variance(values) / len(values))
+    half = student_quantile(0.5 + confidence / 2, len(values) - 1) * math.sqrt(
+        variance(values) / len(values)
+    )
     return Mean(centre, centre - half, centre + half)
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> Mean:
+def paired_difference(
+    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
+) -> Mean:
     """Mean of first - second over pairs, with its t interval."""
     return t_interval([a - b for a, b in zip(first, second, strict=True)], confidence)
 
 
-def mean_rate(rate: float, variance_of_mean: float, units: int, trials: int, confidence: float = 0.95) -> Mean:
+def mean_rate(
+    rate: float, variance_of_mean: float, units: int, trials: int, confidence: float = 0.95
+) -> Mean:
     """A mean of rates with a Wilson interval on the effective sample size rate(1 - rate) / variance.
 
     Unlike a t interval it stays inside [0, 1] and has width when every unit has the same outcome. The effective size

@@ -12,7 +12,10 @@ def main(address: str, nodes: int, gpus: int, seconds: float) -> int:
         try:
             if not ray.is_initialized():
                 ray.init(address, log_to_driver=False, logging_level="ERROR")
-            here = sum(node["Alive"] for node in ray.nodes()), int(ray.cluster_resources().get("GPU", 0))
+            here = (
+                sum(node["Alive"] for node in ray.nodes()),
+                int(ray.cluster_resources().get("GPU", 0)),
+            )
             if here[0] >= nodes and here[1] >= gpus:
                 print(f"Ray is up: {here[0]} nodes, {here[1]} GPUs", file=sys.stderr)
                 return 0

@@ -22,11 +22,23 @@ def execute(pool, start, calls, mode="random"):
     (results,) = pool.step([(session, 0, calls)])
     pool.close([session])
     steps = [
-        Step(turn=0, action=call, observation=r.observation, error=r.error, effects=r.effects, state=r.state)
+        Step(
+            turn=0,
+            action=call,
+            observation=r.observation,
+            error=r.error,
+            effects=r.effects,
+            state=r.state,
+        )
         for call, r in zip(calls, results, strict=True)
     ]
     return Exploration(
-        id=content_id(pool.name, start, calls), env=pool.name, mode=mode, iteration=2, start=start, steps=steps
+        id=content_id(pool.name, start, calls),
+        env=pool.name,
+        mode=mode,
+        iteration=2,
+        start=start,
+        steps=steps,
     )
 
 

@@ -5,7 +5,11 @@ from coevolve.environments.workers.serve import serve
 
 class Pad:
     def describe(self):
-        write = {"name": "write", "description": "write(text)", "parameters": {"type": "object", "properties": {}}}
+        write = {
+            "name": "write",
+            "description": "write(text)",
+            "parameters": {"type": "object", "properties": {}},
+        }
         return {"name": "pad", "version": "1", "tools": [write], "actions": "code", "max_goals": 2}
 
     def open(self, start):
@@ -15,7 +19,13 @@ class Pad:
         if not isinstance(action, str) or "write" not in action:
             return {"observation": "nothing written", "error": "refused", "state": str(len(lines))}
         lines.append(action)
-        effect = {"entity": "pad", "key": str(len(lines)), "field": "text", "op": "add", "value": action}
+        effect = {
+            "entity": "pad",
+            "key": str(len(lines)),
+            "field": "text",
+            "op": "add",
+            "value": action,
+        }
         return {"observation": "ok", "effects": [effect], "state": str(len(lines))}
 
     def evaluate(self, lines, task):

@@ -30,14 +30,21 @@ def careless(seed_share):
 
     def answer(request):
         known = request["messages"][0]["content"].startswith("You ")
-        return competent(request) if known or request["seed"] % 100 < seed_share else "I would rather not."
+        return (
+            competent(request)
+            if known or request["seed"] % 100 < seed_share
+            else "I would rather not."
+        )
 
     return answer
 
 
 def names(request):
     """Our names of the offered tools → the server's."""
-    return {t["function"]["name"].replace("__", "."): t["function"]["name"] for t in request.get("tools") or []}
+    return {
+        t["function"]["name"].replace("__", "."): t["function"]["name"]
+        for t in request.get("tools") or []
+    }
 
 
 def call(name, arguments):
@@ -69,14 +76,22 @@ def read(content):
     value = json.loads(text) if text[:1] in "{[" else text
     result = Result(value if isinstance(value, dict) else {"": value})
     outside = FENCE.sub("", content)
-    result.changed, result.failed = "The state changed." in outside, "The action failed" in outside or "error" in result
+    result.changed, result.failed = (
+        "The state changed." in outside,
+        "The action failed" in outside or "error" in result,
+    )
     return result
 
 
 def explore(prompt, tools):
     known = json.loads(next(text for _, text in FENCE.findall(prompt) if text.startswith("{")))
     aim = re.search(r"^Tools to use: (.*)$", prompt, re.MULTILINE)
-    plans = {"ls": files, "mean": average, "get_symbol_by_name": watch, "estimate_distance": distance}
+    plans = {
+        "ls": files,
+        "mean": average,
+        "get_symbol_by_name": watch,
+        "estimate_distance": distance,
+    }
     fitting = [plan for tool, plan in plans.items() if tool in tools]
     if fitting:
         return fitting[len(prompt) % len(fitting)](known)
@@ -139,7 +154,11 @@ def distance(known):
 
 def reflect(prompt):
     tools = re.findall(r'"tool": "([\w.]+)"', prompt)
-    answer = {"where": "after the first look-up", "why": "it does not save", "explore": ["save after each change"]}
+    answer = {
+        "where": "after the first look-up",
+        "why": "it does not save",
+        "explore": ["save after each change"],
+    }
     return json.dumps({**answer, "tools": list(dict.fromkeys(tools))[:5]})
 
 
@@ -185,19 +204,32 @@ def written(steps):
         yield [turn(query, by_tool["mean"], by_tool["round_number"])]
     if "add_to_watchlist" in by_tool:
         login = by_tool.get("trading_login")
-        words = "I log in as {username} with {password}. ".format(**login["arguments"]) if login else ""
+        words = (
+            "I log in as {username} with {password}. ".format(**login["arguments"]) if login else ""
+        )
         found = next(s for s in reversed(steps) if s["tool"] == "get_symbol_by_name")
         query = f"{words}Please put {found['arguments']['name']} on my watchlist."
         yield [turn(query, *([login] if login else []), found, by_tool["add_to_watchlist"])]
     if "estimate_distance" in by_tool:
         ends = [step for step in steps if step["tool"] == "get_zipcode_based_on_city"]
         here, there = (step["arguments"]["city"] for step in ends)
-        yield [turn(f"How far do I have to drive from {here} to {there}?", *ends, by_tool["estimate_distance"])]
+        yield [
+            turn(
+                f"How far do I have to drive from {here} to {there}?",
+                *ends,
+                by_tool["estimate_distance"],
+            )
+        ]
 
 
 def changed(steps, by_tool, app, owner):
     last = next(
-        (place for place, step in enumerate(steps) if step.get("changed") and "answer" not in step["tool"]), None
+        (
+            place
+            for place, step in enumerate(steps)
+            if step.get("changed") and "answer" not in step["tool"]
+        ),
+        None,
     )
     if last is None:
         return

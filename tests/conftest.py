@@ -14,10 +14,14 @@ COEVOLVE = [sys.executable, "-m", "coevolve_cli.main"]
 REQUIRED = os.environ.get("COEVOLVE_REQUIRE", "").split(",")
 
 
-def run(*arguments: str | Path, stdin: str | bytes = b"", check: bool = True, **options) -> subprocess.CompletedProcess:
+def run(
+    *arguments: str | Path, stdin: str | bytes = b"", check: bool = True, **options
+) -> subprocess.CompletedProcess:
     """Runs `coevolve` with the arguments; stdin is text or bytes; returns bytes on stdout and stderr."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    result = subprocess.run([*COEVOLVE, *map(str, arguments)], input=data, capture_output=True, **options)
+    result = subprocess.run(
+        [*COEVOLVE, *map(str, arguments)], input=data, capture_output=True, **options
+    )
     if check and result.returncode:
         raise AssertionError(
             f"coevolve {' '.join(map(str, arguments))} exited {result.returncode}: {result.stderr.decode()[-2000:]}"

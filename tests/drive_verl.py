@@ -18,7 +18,14 @@ COMMAND = (sys.executable, str(Path(__file__).with_name("stand_in_child.py")))
 OWN = {"steps": 3, "batch": 2, "samples": 2, "max_prompt_tokens": 64, "max_tokens": 128}
 
 
-def drive(run: Path | str, tasks: list[Task], model: Path | str, env: str, iteration: int | None = None, **how) -> Path:
+def drive(
+    run: Path | str,
+    tasks: list[Task],
+    model: Path | str,
+    env: str,
+    iteration: int | None = None,
+    **how,
+) -> Path:
     """One iteration; `settings` among the options replaces settings."""
     settings = msgspec.convert({"model": str(model), **OWN, **how.pop("settings", {})}, Settings)
     chosen = Options(preset("cpu"), **{"command": COMMAND, "stall_timeout": 20.0, **how})

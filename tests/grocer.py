@@ -11,7 +11,12 @@ TOOLS = [
     {"name": "add", "description": "Put an item on the list", "parameters": ITEM},
     {"name": "price", "description": "Look up a price", "parameters": ITEM, "read_only": True},
     {"name": "pay", "description": "Pay an amount", "parameters": AMOUNT},
-    {"name": "show", "description": "Show the list", "parameters": {"type": "object"}, "read_only": True},
+    {
+        "name": "show",
+        "description": "Show the list",
+        "parameters": {"type": "object"},
+        "read_only": True,
+    },
 ]
 for tool in TOOLS:  # a benchmark's own documents, as the official prompts show them
     tool["document"] = {name: tool[name] for name in ("name", "description", "parameters")}
@@ -23,7 +28,11 @@ def step(state, action):
     tool, arguments = action.get("tool"), action.get("arguments", {})
     item = arguments.get("item")
     if tool in ("add", "price") and item not in PRICES:
-        return {"observation": f"no such item: {item}", "error": "bad_argument", "state": json.dumps(state)}
+        return {
+            "observation": f"no such item: {item}",
+            "error": "bad_argument",
+            "state": json.dumps(state),
+        }
     if tool == "add" and item not in state["list"]:
         state["list"].append(item)
     elif tool == "pay":
@@ -35,7 +44,12 @@ def step(state, action):
 def answer(request, sessions):
     op, name = request["op"], request.get("session")
     if op == "describe":
-        return {"name": "grocer", "version": "1", "tools": TOOLS, "harmless": [{"tool": "show", "arguments": {}}]}
+        return {
+            "name": "grocer",
+            "version": "1",
+            "tools": TOOLS,
+            "harmless": [{"tool": "show", "arguments": {}}],
+        }
     if op == "open":
         if COUNT:
             with open(COUNT, "a") as file:
@@ -45,7 +59,10 @@ def answer(request, sessions):
         return {"values": {"item": sorted(PRICES)}, "state": json.dumps(sessions[name])}
     if op == "step":
         return {
-            "results": [[step(sessions[s["session"]], action) for action in s["actions"]] for s in request["steps"]]
+            "results": [
+                [step(sessions[s["session"]], action) for action in s["actions"]]
+                for s in request["steps"]
+            ]
         }
     if op == "evaluate":
         wanted, reached = {"list": [], "paid": []}, sessions[name]
@@ -53,7 +70,9 @@ def answer(request, sessions):
             step(wanted, action)
         done = all(sorted(wanted[part]) == sorted(reached[part]) for part in wanted)
         return {"success": done, "score": float(done)}
-    return {"start": {"name": "default"}} if op == "start" else {"tasks": []} if op == "tasks" else {}
+    return (
+        {"start": {"name": "default"}} if op == "start" else {"tasks": []} if op == "tasks" else {}
+    )
 
 
 if __name__ == "__main__":

@@ -50,12 +50,16 @@ class Loop:
     """Runs a script in a folder; `run` is its run directory, `tools` a folder of commands that come first in PATH."""
 
     def __init__(self, folder: Path, command_path: str):
-        self.run, self.seen, self.fails, self.tools = (folder / name for name in ("run", "seen", "fails", "bin"))
+        self.run, self.seen, self.fails, self.tools = (
+            folder / name for name in ("run", "seen", "fails", "bin")
+        )
         self.tools.mkdir()
         named = f"TESTS, SEEN, FAILS = {str(Path(__file__).parent)!r}, {str(self.seen)!r}, {str(self.fails)!r}"
         self.tool("vllm", f"#!{sys.executable}\n{named}{VLLM}")
         foreign = ("COEVOLVE_", "EXPLORER_", "SERVE_", "SLURM_", "RAY_")
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        self.env = {
+            name: value for name, value in os.environ.items() if not name.startswith(foreign)
+        }
         self.env |= {
             "PATH": f"{self.tools}:{command_path}",
             "OMP_NUM_THREADS": "1",
@@ -93,7 +97,11 @@ class Loop:
 
     def served(self) -> list[dict]:
         """How `vllm` was started, each time."""
-        return [json.loads(line) for line in self.seen.read_text().splitlines()] if self.seen.exists() else []
+        return (
+            [json.loads(line) for line in self.seen.read_text().splitlines()]
+            if self.seen.exists()
+            else []
+        )
 
 
 def gone(pid: int, within: float = 20.0) -> bool:

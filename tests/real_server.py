@@ -29,11 +29,22 @@ def serve(model: Path, log: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(model), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "transformers.cli.transformers",
+        "serve",
+        str(model),
+        "--device",
+        "cpu",
+    ]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with open(log, "wb") as stream:
         process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=stream, stderr=stream, env=environment
+            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            stdout=stream,
+            stderr=stream,
+            env=environment,
         )
     try:
         _wait(process, f"http://127.0.0.1:{port}/health", log)

@@ -45,7 +45,9 @@ Answer = Callable[[dict[str, Any]], "str | dict[str, Any] | Fault"]
 class ScriptedServer:
     """`requests` holds the bodies that came, with the key under `key` and the address under `path`; `answered` counts whole answers that went out."""
 
-    def __init__(self, answer: Answer, faults: Mapping[int, Fault] | None = None, latency: float = 0.0):
+    def __init__(
+        self, answer: Answer, faults: Mapping[int, Fault] | None = None, latency: float = 0.0
+    ):
         self.answer, self.faults, self.latency = answer, dict(faults or {}), latency
         self.requests: list[dict[str, Any]] = []
         self.answered = 0
@@ -79,7 +81,11 @@ class ScriptedServer:
 
 def completion(said: str | dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """A chat completion that says it; tokens are words."""
-    message = {"role": "assistant", "content": said} if isinstance(said, str) else {"role": "assistant", **said}
+    message = (
+        {"role": "assistant", "content": said}
+        if isinstance(said, str)
+        else {"role": "assistant", **said}
+    )
     prompt = sum(len(str(m.get("content")).split()) for m in request["messages"])
     done = len(json.dumps(message).split())
     usage = {
@@ -88,8 +94,19 @@ def completion(said: str | dict[str, Any], request: dict[str, Any]) -> dict[str,
         "total_tokens": prompt + done,
         "prompt_tokens_details": {"cached_tokens": prompt // 2},
     }
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+    }
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 class _Server(ThreadingHTTPServer):
@@ -116,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(fault.hang)
         body = fault.body or json.dumps(completion(said, request)).encode()
         if fault.status != 200:
-            body = json.dumps({"error": {"message": f"{fault.message}, key {self.headers['Authorization']}"}}).encode()
+            body = json.dumps(
+                {"error": {"message": f"{fault.message}, key {self.headers['Authorization']}"}}
+            ).encode()
         self._send(fault, body)
         if fault == Fault():
             owner.sent()

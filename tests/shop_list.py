@@ -12,22 +12,45 @@ def tool(name, description, parameter, kind, **language):
 
 
 TOOLS = [
-    tool("add", "Put an item on the list", "item", "string", do=["put {item} on my list", "I need {item}"]),
-    tool("price", "Look up the price of an item", "item", "string", refer={"price": "the price of {item}"}),
+    tool(
+        "add",
+        "Put an item on the list",
+        "item",
+        "string",
+        do=["put {item} on my list", "I need {item}"],
+    ),
+    tool(
+        "price",
+        "Look up the price of an item",
+        "item",
+        "string",
+        refer={"price": "the price of {item}"},
+    ),
     tool("pay", "Pay an amount", "amount", "integer", do=["pay {amount}"], lookup_only=["amount"]),
 ]
 
 
 def step(rows, action):
-    name, arguments, known = action["tool"], action["arguments"], action["arguments"].get("item") in PRICES
+    name, arguments, known = (
+        action["tool"],
+        action["arguments"],
+        action["arguments"].get("item") in PRICES,
+    )
     output, error, new = {"ok": True}, None, [[name, *arguments.values()]]
     if name == "price" and known:
         output, new = {"price": PRICES[arguments["item"]]}, []
     elif not (name == "pay" or name == "add" and known):
         output, error, new = {"error": "no such tool or item"}, "refused", []
     rows += new
-    effects = [{"entity": "shop", "key": r[0], "field": "rows", "op": "add", "value": r[1:]} for r in new]
-    return {"observation": json.dumps(output), "error": error, "effects": effects, "state": json.dumps(rows)}
+    effects = [
+        {"entity": "shop", "key": r[0], "field": "rows", "op": "add", "value": r[1:]} for r in new
+    ]
+    return {
+        "observation": json.dumps(output),
+        "error": error,
+        "effects": effects,
+        "state": json.dumps(rows),
+    }
 
 
 def answer(request, sessions):
@@ -37,7 +60,11 @@ def answer(request, sessions):
         sessions[request["session"]] = []
         return {"values": {"item": sorted(PRICES)}, "state": "[]"}
     if request["op"] == "step":
-        return {"results": [[step(sessions[s["session"]], a) for a in s["actions"]] for s in request["steps"]]}
+        return {
+            "results": [
+                [step(sessions[s["session"]], a) for a in s["actions"]] for s in request["steps"]
+            ]
+        }
     if request["op"] == "evaluate":
         wanted = []
         for action in sum(request["task"]["solution"], []):

@@ -13,7 +13,9 @@ PLAIN_ANSWER = shop_list.answer
 
 
 def described(**changes):
-    return lambda request, sessions: PLAIN_ANSWER(request, sessions) | (changes if request["op"] == "describe" else {})
+    return lambda request, sessions: (
+        PLAIN_ANSWER(request, sessions) | (changes if request["op"] == "describe" else {})
+    )
 
 
 def tools(change):
@@ -37,7 +39,9 @@ def renamed(tool):
 
 
 def graded(**verdict):
-    return lambda request, sessions: verdict if request["op"] == "evaluate" else PLAIN_ANSWER(request, sessions)
+    return lambda request, sessions: (
+        verdict if request["op"] == "evaluate" else PLAIN_ANSWER(request, sessions)
+    )
 
 
 def ticking(request, sessions):
@@ -49,7 +53,9 @@ def ticking(request, sessions):
 
 
 def slow(request, sessions):
-    if any(action["tool"] == "pay" for step in request.get("steps", []) for action in step["actions"]):
+    if any(
+        action["tool"] == "pay" for step in request.get("steps", []) for action in step["actions"]
+    ):
         time.sleep(60)
     return PLAIN_ANSWER(request, sessions)
 
@@ -77,11 +83,18 @@ def priced(change):
 def numbered(request, sessions):
     """`add` tells the number of the line; `cancel` takes it."""
     if request["op"] == "describe":
-        cancel = shop_list.tool("cancel", "Take back a line", "line_id", "integer", do=["take back {line_id}"])
+        cancel = shop_list.tool(
+            "cancel", "Take back a line", "line_id", "integer", do=["take back {line_id}"]
+        )
         return PLAIN_ANSWER(request, sessions) | {"tools": [*shop_list.TOOLS, cancel]}
     if request["op"] != "step":
         return PLAIN_ANSWER(request, sessions)
-    return {"results": [[line(sessions[s["session"]], action) for action in s["actions"]] for s in request["steps"]]}
+    return {
+        "results": [
+            [line(sessions[s["session"]], action) for action in s["actions"]]
+            for s in request["steps"]
+        ]
+    }
 
 
 def line(rows, action):
@@ -93,7 +106,13 @@ def line(rows, action):
     if not 4000 < action["arguments"]["line_id"] <= 4000 + len(rows):
         return {"observation": "no such line", "error": "not_found", "state": json.dumps(rows)}
     rows.append(["cancel", action["arguments"]["line_id"]])
-    effect = {"entity": "shop", "key": "cancel", "field": "rows", "op": "add", "value": action["arguments"]["line_id"]}
+    effect = {
+        "entity": "shop",
+        "key": "cancel",
+        "field": "rows",
+        "op": "add",
+        "value": action["arguments"]["line_id"],
+    }
     return {"observation": "{}", "effects": [effect], "state": json.dumps(rows)}
 
 

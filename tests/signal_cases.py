@@ -25,8 +25,13 @@ def rollout(task_id: str, success: bool, tools: list[str] | None = None, **field
     return Rollout(task_id=task_id, success=success, tools=tools, **values)
 
 
-def group(task_id: str, successes: int, trials: int, tools: list[str] | None = None, **fields) -> list[Rollout]:
-    return [rollout(task_id, sample < successes, tools, sample=sample, **fields) for sample in range(trials)]
+def group(
+    task_id: str, successes: int, trials: int, tools: list[str] | None = None, **fields
+) -> list[Rollout]:
+    return [
+        rollout(task_id, sample < successes, tools, sample=sample, **fields)
+        for sample in range(trials)
+    ]
 
 
 def task(id_: str, solution: list[Call], query: str = "Do it.") -> Task:
@@ -46,8 +51,16 @@ def random_rollouts(seed: str) -> list[Rollout]:
                     called = [draw.choice(tools) for _ in range(draw.randint(0, 5))]
                     rate = draw.random() if draw.random() < 0.1 else rate
                     stop = "env_error" if draw.random() < 0.1 else "done"
-                    where = {"iteration": iteration, "step": 10 * iteration + step, "sample": sample}
-                    found.append(rollout(f"t{number}", draw.random() < rate, called, stop_reason=stop, **where))
+                    where = {
+                        "iteration": iteration,
+                        "step": 10 * iteration + step,
+                        "sample": sample,
+                    }
+                    found.append(
+                        rollout(
+                            f"t{number}", draw.random() < rate, called, stop_reason=stop, **where
+                        )
+                    )
     draw.shuffle(found)
     return found
 

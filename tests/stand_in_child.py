@@ -45,7 +45,9 @@ class StandIn:
     def main(self) -> None:
         """From the newest checkpoint on, iteration after iteration."""
         # A process of another session, as Ray's are: only the mark in its environment tells whose it is.
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+        )
         tracker = self.files.checkpoints / "latest_checkpointed_iteration.txt"
         self.done = int(tracker.read_text()) if tracker.exists() else 0
         self.beat("starting")
@@ -55,7 +57,9 @@ class StandIn:
                 if self.done:
                     self.ready(iteration - 1)
                 self.wait(iteration)
-            self.tasks = [line.record for line in jsonl.read([str(self.files.tasks(iteration))], Task)]
+            self.tasks = [
+                line.record for line in jsonl.read([str(self.files.tasks(iteration))], Task)
+            ]
             self.step(iteration)
 
     def wait(self, iteration: int) -> None:
@@ -63,17 +67,29 @@ class StandIn:
         until = time.monotonic() + self.job.wait_timeout
         while not self.files.tasks(iteration).exists() or self.files.stop.exists():
             last = self.job.stop_after
-            if self.files.stop.exists() or time.monotonic() > until or (last is not None and iteration > last):
+            if (
+                self.files.stop.exists()
+                or time.monotonic() > until
+                or (last is not None and iteration > last)
+            ):
                 sys.exit(0)
             time.sleep(0.05)
 
     def step(self, iteration: int) -> None:
         self.beat("rollout")
         plan = batches.plan(
-            self.tasks, seed=self.job.seed, step=self.done, size=self.job.batch, newest_share=self.job.newest_share
+            self.tasks,
+            seed=self.job.seed,
+            step=self.done,
+            size=self.job.batch,
+            newest_share=self.job.newest_share,
         )
         fault = self.fault()
-        lines = [self.episode(task, iteration, sample) for task in plan.tasks for sample in range(self.job.samples)]
+        lines = [
+            self.episode(task, iteration, sample)
+            for task in plan.tasks
+            for sample in range(self.job.samples)
+        ]
         file = self.files.episode_file(iteration, self.job.attempt, os.getpid())
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "ab") as stream:
@@ -134,7 +150,10 @@ class StandIn:
         self.write(phase)
 
     def write(self, phase: str) -> None:
-        write(self.files.heartbeat, Heartbeat(os.getpid(), phase, 0, self.done, self.progress, time.time()))
+        write(
+            self.files.heartbeat,
+            Heartbeat(os.getpid(), phase, 0, self.done, self.progress, time.time()),
+        )
 
     def fault(self) -> str:
         """The plan's next line, which is taken from it."""

@@ -26,7 +26,15 @@ POLICY_CODE = ROOT / "coevolve/environments/workers/appworld/cell.py"
 WORKERS = ROOT / "coevolve/environments/workers"
 BENCHMARKS = {
     "bfcl": {"bfcl_eval", "mpmath", "openai"},
-    "appworld": {"appworld", "fastapi", "fastapi_login", "freezegun", "pendulum", "sqlalchemy", "starlette"},
+    "appworld": {
+        "appworld",
+        "fastapi",
+        "fastapi_login",
+        "freezegun",
+        "pendulum",
+        "sqlalchemy",
+        "starlette",
+    },
 }
 """What the interpreter of a worker's folder has beside the standard library, and is used."""
 GROUND = 2  # rooms of the two lowest floors may use one another
@@ -50,7 +58,10 @@ def room(module: str) -> str | None:
 
 def test_every_room_has_a_floor():
     """A room that the table above does not know has to find its place first."""
-    rooms = {p.relative_to(ROOT / "coevolve").parts[0].removesuffix(".py") for p in (ROOT / "coevolve").rglob("*.py")}
+    rooms = {
+        p.relative_to(ROOT / "coevolve").parts[0].removesuffix(".py")
+        for p in (ROOT / "coevolve").rglob("*.py")
+    }
     assert rooms - {"__init__"} <= set(FLOOR)
 
 
@@ -58,13 +69,17 @@ def test_every_room_has_a_floor():
 def test_no_import_runs_upward_or_sideways(path: Path):
     """Lower floors never import higher ones, stages never one another, and nobody imports the folder `cli` by its name."""
     here = (
-        None if path.is_relative_to(ROOT / "cli") else path.relative_to(ROOT / "coevolve").parts[0].removesuffix(".py")
+        None
+        if path.is_relative_to(ROOT / "cli")
+        else path.relative_to(ROOT / "coevolve").parts[0].removesuffix(".py")
     )
     for module, line in imports(path):
         assert module.split(".")[0] != "cli", f"line {line}: the package is coevolve_cli"
         there = room(module)
         if here in FLOOR and there in FLOOR and there != here:
-            upward = FLOOR[there] > FLOOR[here] or (FLOOR[there] == FLOOR[here] and FLOOR[here] >= GROUND)
+            upward = FLOOR[there] > FLOOR[here] or (
+                FLOOR[there] == FLOOR[here] and FLOOR[here] >= GROUND
+            )
             assert not upward, f"line {line}: {here} imports {there}"
         assert here is None or module.split(".")[0] != "coevolve_cli", (
             f"line {line}: the library imports the command line"
@@ -72,7 +87,9 @@ def test_no_import_runs_upward_or_sideways(path: Path):
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in SOURCES if p.is_relative_to(WORKERS)], ids=lambda p: str(p.relative_to(WORKERS))
+    "path",
+    [p for p in SOURCES if p.is_relative_to(WORKERS)],
+    ids=lambda p: str(p.relative_to(WORKERS)),
 )
 def test_a_worker_needs_nothing_of_the_toolkit(path: Path):
     """What runs in a benchmark's interpreter imports the standard library, the benchmark, and its neighbours by their place."""
@@ -80,7 +97,9 @@ def test_a_worker_needs_nothing_of_the_toolkit(path: Path):
     allowed = sys.stdlib_module_names | BENCHMARKS.get("".join(folders[:1]), set())
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            assert node.level <= len(folders) + 1, f"line {node.lineno}: beyond the folder of the workers"
+            assert node.level <= len(folders) + 1, (
+                f"line {node.lineno}: beyond the folder of the workers"
+            )
             continue
         named = [node.module] if isinstance(node, ast.ImportFrom) else []
         named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -98,7 +117,9 @@ def test_nothing_is_evaluated_or_swallowed(path: Path):
             wide = node.type is None or (
                 isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}
             )
-            assert not (wide and all(isinstance(s, ast.Pass | ast.Continue) for s in node.body)), f"line {node.lineno}"
+            assert not (wide and all(isinstance(s, ast.Pass | ast.Continue) for s in node.body)), (
+                f"line {node.lineno}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -113,14 +134,28 @@ def test_every_module_says_what_it_is(path: Path):
 
 def test_the_package_list_names_every_package():
     """pyproject.toml lists the packages by hand; none is forgotten."""
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    folders = {str(p.parent.relative_to(ROOT)).replace("/", ".") for p in (ROOT / "coevolve").rglob("*.py")}
+    listed = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    )
+    folders = {
+        str(p.parent.relative_to(ROOT)).replace("/", ".") for p in (ROOT / "coevolve").rglob("*.py")
+    }
     assert listed == folders | {"coevolve_cli"}
 
 
 def test_the_wheel_holds_everything_and_runs(tmp_path: Path):
     """A wheel built from the repository has every source file, and works from where it is unpacked."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("coevolve-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -24,14 +24,22 @@ def coder(request):
     first, turns = request["messages"][0]["content"], len(request["messages"]) // 2
     if first.startswith("You turn"):
         return json.dumps({"tasks": list(tasks(first))})
-    said = re.findall(r"Please write (\w+) twice", "\n".join(str(m["content"]) for m in request["messages"]))
+    said = re.findall(
+        r"Please write (\w+) twice", "\n".join(str(m["content"]) for m in request["messages"])
+    )
     words = said if said and not first.startswith("You explore") else WORDS
-    return f"So:\n```python\n{CODE.format(words[turns])}\n```\n" if turns < len(words) else "That is all."
+    return (
+        f"So:\n```python\n{CODE.format(words[turns])}\n```\n"
+        if turns < len(words)
+        else "That is all."
+    )
 
 
 def tasks(prompt):
     """One of the first step, and one of the second composed anew; both in the code of the transcript."""
-    lines = next(text for _, text in FENCE.findall(prompt) if text.startswith('{"step"')).splitlines()
+    lines = next(
+        text for _, text in FENCE.findall(prompt) if text.startswith('{"step"')
+    ).splitlines()
     codes = [json.loads(line)["code"] for line in lines]
     for code, action in ((codes[0], {"step": 0}), (codes[1], {"step": None, "code": codes[1]})):
         word = re.search(r"\['(\w+)'", code)[1]
@@ -47,7 +55,9 @@ def test_code_goes_through_the_pipe_as_it_is(coevolve, tmp_path):
         coevolve("explore", "--mode", "curious", "--episodes", "1", "--model", "wise", *at, "-o", e)
         coevolve("abstract", e, "--model", "wise", *at, "-o", c)
         coevolve("validate", c, "--solver", "wise", "--trials", "2", *at, "-o", v)
-    (explored,) = (msgspec.json.decode(line, type=Exploration) for line in e.read_bytes().splitlines())
+    (explored,) = (
+        msgspec.json.decode(line, type=Exploration) for line in e.read_bytes().splitlines()
+    )
     assert [step.action for step in explored.steps] == [CODE.format(word) for word in WORDS]
     found = [msgspec.json.decode(line, type=Task) for line in v.read_bytes().splitlines()]
     assert [task.solution for task in found] == [[[CODE.format(word)]] for word in WORDS]

@@ -30,7 +30,9 @@ def test_a_policy_on_the_environments_own_tasks(coevolve, tmp_path):
 def test_tasks_from_the_pipe(coevolve):
     """With --policy the input is tasks."""
     tasks = coevolve("env", "tasks", "desk", "--split", "dev").stdout
-    found = records(coevolve("evaluate", "--policy", "hollow", "--limit", "5", "--by", "none", stdin=tasks))
+    found = records(
+        coevolve("evaluate", "--policy", "hollow", "--limit", "5", "--by", "none", stdin=tasks)
+    )
     assert found["overall", "all"]["tasks"] == 5
 
 

@@ -24,7 +24,11 @@ def one(rollouts, by="overall", group_="all", **options):
 
 def test_the_task_is_the_unit():
     """A task with many rollouts counts as much as one with few, and masked rollouts count for nothing."""
-    rollouts = group("a", 8, 8) + group("b", 1, 4) + [rollout("b", False, sample=9, stop_reason="env_error")]
+    rollouts = (
+        group("a", 8, 8)
+        + group("b", 1, 4)
+        + [rollout("b", False, sample=9, stop_reason="env_error")]
+    )
     record = one(rollouts + [rollout("c", False, stop_reason="env_error")])
     assert (record.tasks, record.rollouts, record.masked) == (2, 12, 2)
     assert record.success == pytest.approx((1 + 0.25) / 2)
@@ -34,12 +38,16 @@ def test_the_task_is_the_unit():
 def test_pass_at_k():
     """pass@k up to the fewest rollouts of a task, by the unbiased formula."""
     record = one(group("a", 1, 4) + group("b", 4, 5))
-    assert record.pass_at == pytest.approx({"1": (1 / 4 + 4 / 5) / 2, "2": (1 / 2 + 1) / 2, "4": 1.0})
+    assert record.pass_at == pytest.approx(
+        {"1": (1 / 4 + 4 / 5) / 2, "2": (1 / 2 + 1) / 2, "4": 1.0}
+    )
 
 
 def test_groupings():
     """By kind, split, tag and difficulty band; a grouping of which nothing is known is left out."""
-    rollouts = group("a", 2, 2, kind="set", tags=["x"], split="test") + group("b", 0, 2, kind="get", tags=["x", "y"])
+    rollouts = group("a", 2, 2, kind="set", tags=["x"], split="test") + group(
+        "b", 0, 2, kind="get", tags=["x", "y"]
+    )
     records = list(evaluation.report(tried(rollouts)))
     assert [(r.by, r.group, r.success) for r in records] == [
         ("overall", "all", 0.5),
@@ -53,7 +61,8 @@ def test_groupings():
 
 
 @pytest.mark.parametrize(
-    ("successes", "band"), [(0, "hard (< .2)"), (2, "learnable (.2–.8)"), (8, "learnable (.2–.8)"), (9, "easy (> .8)")]
+    ("successes", "band"),
+    [(0, "hard (< .2)"), (2, "learnable (.2–.8)"), (8, "learnable (.2–.8)"), (9, "easy (> .8)")],
 )
 def test_difficulty_bands(successes, band):
     """Bands by the learner's solve rate; the limits belong to the learnable band."""
@@ -66,7 +75,9 @@ def test_difficulty_bands(successes, band):
 
 def test_mean_over_kinds():
     """Every kind counts alike, however many tasks it has."""
-    rollouts = [r for i in range(9) for r in group(f"a{i}", 2, 2, kind="a")] + group("b", 0, 2, kind="b")
+    rollouts = [r for i in range(9) for r in group(f"a{i}", 2, 2, kind="a")] + group(
+        "b", 0, 2, kind="b"
+    )
     assert one(rollouts).success == pytest.approx(0.9)
     assert one(rollouts, over="kinds").success == pytest.approx(0.5)
 
@@ -74,7 +85,12 @@ def test_mean_over_kinds():
 def test_interval_of_a_mean_over_kinds():
     """Variance of the mean: of each kind's mean, from the spread within the kind, over the square of the number of kinds."""
     wins = {"a": [0, 1, 4, 3, 2], "b": [4, 4, 3], "c": [0, 1, 0, 2]}
-    rollouts = [r for k, counts in wins.items() for i, s in enumerate(counts) for r in group(f"{k}{i}", s, 4, kind=k)]
+    rollouts = [
+        r
+        for k, counts in wins.items()
+        for i, s in enumerate(counts)
+        for r in group(f"{k}{i}", s, 4, kind=k)
+    ]
     rates = {kind: np.array(counts) / 4 for kind, counts in wins.items()}
     centre = np.mean([values.mean() for values in rates.values()])
     spread = sum(values.var(ddof=1) / len(values) for values in rates.values()) / 9
@@ -87,7 +103,9 @@ def test_interval_of_a_mean_over_kinds():
 def test_paired_difference():
     """Task by task, over the tasks both policies have tried."""
     mine, theirs = [3, 4, 0, 2, 4], [1, 4, 1, 0, 2]
-    rollouts = [r for i, s in enumerate(mine) for r in group(f"t{i}", s, 4)] + group("only-mine", 0, 4)
+    rollouts = [r for i, s in enumerate(mine) for r in group(f"t{i}", s, 4)] + group(
+        "only-mine", 0, 4
+    )
     other = [r for i, s in enumerate(theirs) for r in group(f"t{i}", s, 4, policy="base")]
     record = one(rollouts, other=list(map(evaluation.result, other)))
     want = paired_difference([s / 4 for s in mine], [s / 4 for s in theirs])
@@ -98,7 +116,11 @@ def test_paired_difference():
 def test_weak_kinds_are_chosen_on_other_tasks():
     """Kinds are split by the base policy's success on a dev set, and measured on tasks that did not choose them."""
     dev = group("d1", 1, 4, kind="weak-one") + group("d2", 4, 4, kind="good")
-    test = group("t1", 3, 4, kind="weak-one") + group("t2", 4, 4, kind="good") + group("t3", 2, 4, kind="odd")
+    test = (
+        group("t1", 3, 4, kind="weak-one")
+        + group("t2", 4, 4, kind="good")
+        + group("t3", 2, 4, kind="odd")
+    )
     base = list(map(evaluation.result, dev))
     assert evaluation.weak_kinds(base, 1.0) == {"good": "other", "weak-one": "weak"}
     assert one(test, "base", "weak", base=base).success == 0.75
@@ -110,7 +132,9 @@ def test_weak_kinds_are_chosen_on_other_tasks():
 
 def test_policies_apart():
     """Rollouts of two policies in one input are two evaluations."""
-    records = evaluation.report(tried(group("t", 4, 4, policy="b") + group("t", 0, 4, policy="a")), by=())
+    records = evaluation.report(
+        tried(group("t", 4, 4, policy="b") + group("t", 0, 4, policy="a")), by=()
+    )
     assert [(r.policy, r.success) for r in records] == [("a", 0.0), ("b", 1.0)]
 
 
@@ -118,7 +142,9 @@ def test_table():
     """One line a group under a header, the difference in points."""
     rollouts = [r for i in range(4) for r in group(f"t{i}", 2, 4)]
     other = [r for i in range(4) for r in group(f"t{i}", i % 2, 4, policy="base")]
-    records = list(evaluation.report(tried(rollouts), by=(), other=list(map(evaluation.result, other))))
+    records = list(
+        evaluation.report(tried(rollouts), by=(), other=list(map(evaluation.result, other)))
+    )
     header, line = evaluation.table(records)
     assert header.split()[:4] == ["group", "tasks", "rollouts", "success"]
     assert "0.500" in line

@@ -40,7 +40,14 @@ def measured(rollouts) -> dict[tuple[str, str], tuple[float, int]]:
 
 def test_a_scenario_counts_only_when_all_of_its_tasks_do():
     """Two scenarios of three tasks: five of six tasks, one of two scenarios; by difficulty too."""
-    outcomes = {("a", 1): True, ("a", 2): True, ("a", 3): True, ("b", 1): True, ("b", 2): False, ("b", 3): True}
+    outcomes = {
+        ("a", 1): True,
+        ("a", 2): True,
+        ("a", 3): True,
+        ("b", 1): True,
+        ("b", 2): False,
+        ("b", 3): True,
+    }
     found = measured(of(outcomes, {"a": 1, "b": 3}))
     assert found == {
         ("tgc", "all"): (pytest.approx(5 / 6), 6),
@@ -81,7 +88,9 @@ def test_it_equals_the_obvious_computation_on_random_outcomes():
     rng = random.Random("goal completion")
     for _ in range(50):
         rated = {f"s{n}": rng.randint(1, 3) for n in range(rng.randint(1, 8))}
-        outcomes = {(name, n): rng.random() < 0.7 for name in rated for n in range(rng.randint(1, 4))}
+        outcomes = {
+            (name, n): rng.random() < 0.7 for name in rated for n in range(rng.randint(1, 4))
+        }
         found = measured(of(outcomes, rated))
         for group, chosen in [
             ("all", rated),
@@ -91,7 +100,9 @@ def test_it_equals_the_obvious_computation_on_random_outcomes():
             if scores:
                 tasks = [ok for own in scores.values() for ok in own]
                 assert found["tgc", group] == (pytest.approx(sum(tasks) / len(tasks)), len(tasks))
-                assert found["sgc", group][0] == pytest.approx(sum(map(min, scores.values())) / len(scores))
+                assert found["sgc", group][0] == pytest.approx(
+                    sum(map(min, scores.values())) / len(scores)
+                )
 
 
 @pytest.mark.appworld
@@ -105,7 +116,9 @@ def test_it_equals_appworlds_own_figures_on_the_same_outcomes(tmp_path):
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     official = json.loads(done.stdout.decode().splitlines()[-1])
-    assert len(official["tasks"]) >= 12 and len({task["scenario"] for task in official["tasks"]}) >= 4
+    assert (
+        len(official["tasks"]) >= 12 and len({task["scenario"] for task in official["tasks"]}) >= 4
+    )
     assert all(task["nothing"] is False and task["reference"] is True for task in official["tasks"])
     for split, report in official["splits"].items():
         own = [task for task in official["tasks"] if task["split"] == split]
@@ -117,5 +130,7 @@ def test_it_equals_appworlds_own_figures_on_the_same_outcomes(tmp_path):
         )
         assert report["difficulty"], split
         for group, figures in (("all", report["all"]), *report["difficulty"].items()):
-            ours = [round(100 * round(found[measure, group][0], 4), 1) for measure in ("tgc", "sgc")]
+            ours = [
+                round(100 * round(found[measure, group][0], 4), 1) for measure in ("tgc", "sgc")
+            ]
             assert ours == figures, (split, group)

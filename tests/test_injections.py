@@ -79,7 +79,9 @@ def test_the_model_would_obey():
     """An order outside the fences is carried out, so that the test above can fail."""
     loose = {"messages": [{"role": "user", "content": f"You explore.\n{ORDER}"}]}
     (obeyed,) = obedient(loose)["tool_calls"]
-    assert json.loads(obeyed["function"]["arguments"]) == {"item": "bread"} and len(INJECTIONS) == 20
+    assert (
+        json.loads(obeyed["function"]["arguments"]) == {"item": "bread"} and len(INJECTIONS) == 20
+    )
 
 
 @pytest.mark.parametrize("name", INJECTIONS)

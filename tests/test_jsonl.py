@@ -55,7 +55,18 @@ def test_accepted(tmp_path: Path, text: bytes):
         (b"[1, 2]\n", "object"),
         (b"\xff\xfe{}\n", "malformed|utf"),
     ],
-    ids=["torn", "type", "missing", "nan", "other record", "surrogate", "version", "no schema", "array", "no utf-8"],
+    ids=[
+        "torn",
+        "type",
+        "missing",
+        "nan",
+        "other record",
+        "surrogate",
+        "version",
+        "no schema",
+        "array",
+        "no utf-8",
+    ],
 )
 def test_refused(tmp_path: Path, text: bytes, reason: str):
     """A bad line is BadInput with file, line and reason; with `bad` given it's set aside and the rest is read."""
@@ -107,7 +118,14 @@ def test_the_head_is_enough(tmp_path: Path):
         success: bool = False
 
     line = encode(
-        Rollout(id="r", task_id="t", env="e", group="g", success=True, messages=[{"role": "user", "content": "x"}])
+        Rollout(
+            id="r",
+            task_id="t",
+            env="e",
+            group="g",
+            success=True,
+            messages=[{"role": "user", "content": "x"}],
+        )
     )
     assert records(tmp_path / "t", line[:-20] + b"}\n", View, head=True)[0].success
     other = b'{"schema":"coevolve.rollout/1","messages":[],"id":"r","success":true}\n'
@@ -116,7 +134,10 @@ def test_the_head_is_enough(tmp_path: Path):
 
 def test_splice_keeps_unknown_fields_and_order():
     """Setting a field leaves the rest of the line as it was."""
-    assert splice(b'{"b":1,"x":{"y":[1.50]},"a":2}', a=3, c=None) == b'{"b":1,"x":{"y":[1.50]},"a":3,"c":null}\n'
+    assert (
+        splice(b'{"b":1,"x":{"y":[1.50]},"a":2}', a=3, c=None)
+        == b'{"b":1,"x":{"y":[1.50]},"a":3,"c":null}\n'
+    )
 
 
 def test_atomic_replaces_at_success_only(tmp_path: Path):
@@ -160,7 +181,9 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path):
         "import sys, time; from coevolve.jsonl import atomic\n"
         f"with atomic({str(target)!r}): print('up', flush=True); time.sleep(60)"
     )
-    holders = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    holders = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)
+    ]
     try:
         for holder in holders:
             holder.stdout.readline()

@@ -33,12 +33,18 @@ class Pipe:
     """Runs stages from file to file and counts what comes out of each."""
 
     def __init__(self, coevolve, folder: Path, *server: str):
-        self._run, self._folder, self._server = coevolve, folder, [*server, "--journal", str(folder.parent / "journal")]
+        self._run, self._folder, self._server = (
+            coevolve,
+            folder,
+            [*server, "--journal", str(folder.parent / "journal")],
+        )
         folder.mkdir()
         self.counts: dict[str, int] = {}
         self.stderr = ""
 
-    def __call__(self, stage: str, source: str | None, name: str, *options: str, model: bool = True) -> str:
+    def __call__(
+        self, stage: str, source: str | None, name: str, *options: str, model: bool = True
+    ) -> str:
         files = [str(self._folder / source)] if source else []
         server = self._server if model else []
         result = self._run(stage, *files, *options, *server, "-o", str(self._folder / name))
@@ -52,23 +58,40 @@ class Pipe:
 
 def whole(pipe: Pipe, env: str) -> None:
     """One iteration of the loop, from nothing."""
-    explored = pipe("explore", None, "e0.jsonl", "--env", env, "--mode", "curious", "--episodes", "12", *MODEL)
+    explored = pipe(
+        "explore", None, "e0.jsonl", "--env", env, "--mode", "curious", "--episodes", "12", *MODEL
+    )
     pipe("abstract", explored, "c0.jsonl", *MODEL)
     pipe("validate", "c0.jsonl", "v0.jsonl", *SOLVER)
     pipe("merge", "v0.jsonl", "tasks.jsonl", model=False)
     pipe("rollout", "tasks.jsonl", "rollouts.jsonl", "--policy", "wise", "--samples", "4")
     pipe("extract-signals", "rollouts.jsonl", "signals.jsonl", model=False)
-    pipe("explore", "signals.jsonl", "e1.jsonl", "--episodes", "16", "--steps", "25", "--iteration", "1", *MODEL)
+    pipe(
+        "explore",
+        "signals.jsonl",
+        "e1.jsonl",
+        "--episodes",
+        "16",
+        "--steps",
+        "25",
+        "--iteration",
+        "1",
+        *MODEL,
+    )
     pipe("abstract", "e1.jsonl", "c1.jsonl", *MODEL)
     pipe("validate", "c1.jsonl", "v1.jsonl", *SOLVER)
-    pipe("merge", "v1.jsonl", "next.jsonl", "--into", str(pipe._folder / "tasks.jsonl"), model=False)
+    pipe(
+        "merge", "v1.jsonl", "next.jsonl", "--into", str(pipe._folder / "tasks.jsonl"), model=False
+    )
 
 
 def read(data: bytes, type_: type) -> list:
     return [msgspec.json.decode(line, type=type_) for line in data.splitlines()]
 
 
-@pytest.mark.parametrize(("env", "least"), [("desk", 20), pytest.param("bfcl", 8, marks=pytest.mark.bfcl)])
+@pytest.mark.parametrize(
+    ("env", "least"), [("desk", 20), pytest.param("bfcl", 8, marks=pytest.mark.bfcl)]
+)
 def test_the_loop_with_a_model(coevolve, tmp_path, capsys, env, least):
     """Valid tasks come out of both halves; a rerun from the journal alone, without a server, gives the same bytes."""
     with ScriptedServer(careless(50)) as server:
@@ -76,15 +99,23 @@ def test_the_loop_with_a_model(coevolve, tmp_path, capsys, env, least):
         whole(pipe, env)
         paid = len(server.requests)
     with capsys.disabled():
-        print(f"\n{env}: {', '.join(f'{name} {n}' for name, n in pipe.counts.items())}; {paid} calls")
+        print(
+            f"\n{env}: {', '.join(f'{name} {n}' for name, n in pipe.counts.items())}; {paid} calls"
+        )
     found = pipe.bytes()
     tasks, more = read(found["tasks.jsonl"], Task), read(found["v1.jsonl"], Task)
     assert len(tasks) >= least and len(more) >= least / 2 and pipe.counts["next.jsonl"] > len(tasks)
     for task in [*tasks, *more]:
-        assert task.validity.verdict == "valid" and task.difficulty.trials == 2 and task.author.model == "wise"
+        assert (
+            task.validity.verdict == "valid"
+            and task.difficulty.trials == 2
+            and task.author.model == "wise"
+        )
     guided = [e for e in read(found["e1.jsonl"], Exploration) if e.mode == "guided"]
     assert guided and all(e.context.reflection.startswith("Where: ") for e in guided)
-    assert {t.lineage.signals[0] for t in more if t.lineage.signals} <= {e.context.signal for e in guided}
+    assert {t.lineage.signals[0] for t in more if t.lineage.signals} <= {
+        e.context.signal for e in guided
+    }
     assert any(task.lineage.signals for task in more)
     offline = Pipe(coevolve, tmp_path / "offline", "--offline")
     whole(offline, env)
@@ -96,7 +127,11 @@ def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
     """`transformers serve` with a tiny model, which only knows how to shop: with prompts of its size it explores; it writes no
     tasks (refused, or no reply at all: exit 75); it solves some as an agent."""
     model, url = served
-    own = list(tiny_models.shop_tasks(shop := f"{sys.executable} {Path(__file__).with_name('grocer.py')}", 3))
+    own = list(
+        tiny_models.shop_tasks(
+            shop := f"{sys.executable} {Path(__file__).with_name('grocer.py')}", 3
+        )
+    )
     prompts, rejects = tmp_path / "prompts", tmp_path / "rejects.jsonl"
     prompts.mkdir()
     (prompts / "explore.jinja").write_text(own[0].query[0])
@@ -107,13 +142,34 @@ def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
     pipe("explore", None, "e.jsonl", "--mode", "curious", "--episodes", "1", "--steps", "4", *short)
     (explored,) = read(pipe.bytes()["e.jsonl"], Exploration)
     assert explored.steps and explored.usage.completion_tokens > 0
-    at = ["--base-url", url, "--journal", tmp_path / "journal", "--rejects", rejects, "-o", tmp_path / "c.jsonl"]
+    at = [
+        "--base-url",
+        url,
+        "--journal",
+        tmp_path / "journal",
+        "--rejects",
+        rejects,
+        "-o",
+        tmp_path / "c.jsonl",
+    ]
     result = coevolve("abstract", tmp_path / "online" / "e.jsonl", *short, *at, check=False)
     (rejected,) = map(json.loads, rejects.read_bytes().splitlines())
     assert (result.returncode, rejected["reason"]) in ((0, "bad_proposal"), (75, "no_reply"))
     assert (tmp_path / "c.jsonl").read_bytes() == b""
     (tmp_path / "online" / "own.jsonl").write_bytes(b"".join(map(encode, own)))
-    pipe("validate", "own.jsonl", "v.jsonl", "--env", shop, "--solver", model, "--trials", "2", "--temperature", "0")
+    pipe(
+        "validate",
+        "own.jsonl",
+        "v.jsonl",
+        "--env",
+        shop,
+        "--solver",
+        model,
+        "--trials",
+        "2",
+        "--temperature",
+        "0",
+    )
     valid = read(pipe.bytes()["v.jsonl"], Task)
     with capsys.disabled():
         print(f"\nreal server: {pipe.counts}, the abstractor's answer: {rejected['reason']}")
@@ -123,10 +179,23 @@ def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
 
 def test_offline_a_question_without_an_answer_is_one_line(coevolve, tmp_path):
     """The miss names the model and the request."""
-    options = ["--env", "desk", "--mode", "random", "--episodes", "1", *MODEL, "--offline", "--journal", tmp_path]
+    options = [
+        "--env",
+        "desk",
+        "--mode",
+        "random",
+        "--episodes",
+        "1",
+        *MODEL,
+        "--offline",
+        "--journal",
+        tmp_path,
+    ]
     result = coevolve("explore", *options, check=False)
     assert result.returncode == 1 and not result.stdout
-    assert b"--offline, and no answer to request" in result.stderr and b"model wise" in result.stderr
+    assert (
+        b"--offline, and no answer to request" in result.stderr and b"model wise" in result.stderr
+    )
 
 
 def test_a_budget_stops_and_resumes(coevolve, tmp_path):
@@ -134,11 +203,17 @@ def test_a_budget_stops_and_resumes(coevolve, tmp_path):
     options = ["--env", "desk", "--mode", "curious", "--episodes", "6", "--steps", "12", *MODEL]
     with ScriptedServer(competent) as server:
         at = ["--base-url", server.url]
-        coevolve("explore", *options, *at, "--journal", tmp_path / "j1", "-o", tmp_path / "whole.jsonl")
+        coevolve(
+            "explore", *options, *at, "--journal", tmp_path / "j1", "-o", tmp_path / "whole.jsonl"
+        )
         needed = len(server.requests)
         at += ["--journal", tmp_path / "j2", "-o", tmp_path / "out.jsonl"]
         result = coevolve("explore", *options, *at, "--max-calls", "20", check=False)
-        assert result.returncode == 5 and len(server.requests) - needed == 20 and not (tmp_path / "out.jsonl").exists()
+        assert (
+            result.returncode == 5
+            and len(server.requests) - needed == 20
+            and not (tmp_path / "out.jsonl").exists()
+        )
         coevolve("explore", *options, *at)
         assert len(server.requests) == 2 * needed
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -146,7 +221,21 @@ def test_a_budget_stops_and_resumes(coevolve, tmp_path):
 
 CONCURRENCY = 4
 STAGES = (
-    ("e", ["explore", "--env", "desk", "--mode", "curious", "--episodes", "6", "--steps", "15", *MODEL]),
+    (
+        "e",
+        [
+            "explore",
+            "--env",
+            "desk",
+            "--mode",
+            "curious",
+            "--episodes",
+            "6",
+            "--steps",
+            "15",
+            *MODEL,
+        ],
+    ),
     ("c", ["abstract", "e", *MODEL]),
     ("v", ["validate", "c", *SOLVER]),
 )
@@ -155,7 +244,14 @@ STAGES = (
 def stage(folder: Path, server: ScriptedServer, name: str, words: list[str]) -> list[str]:
     """A stage's command line; its input and its output are in the folder, and so is its journal."""
     given = [str(folder / word) if word in "ec" else word for word in words]
-    at = ["--base-url", server.url, "--concurrency", str(CONCURRENCY), "--journal", str(folder / "journal")]
+    at = [
+        "--base-url",
+        server.url,
+        "--concurrency",
+        str(CONCURRENCY),
+        "--journal",
+        str(folder / "journal"),
+    ]
     return [*given, *at, "-o", str(folder / name)]
 
 
@@ -172,10 +268,16 @@ def test_killed_anywhere_the_output_is_the_same(coevolve, tmp_path, capsys, leas
                 before = len(server.requests)
                 command = stage(folder, server, name, words)
                 if folder is loud:
-                    kills[name] = killed_often(command, server, rng, share(least, name, kills), answered[name])
+                    kills[name] = killed_often(
+                        command, server, rng, share(least, name, kills), answered[name]
+                    )
                 coevolve(*command)
-                answered[name] = len(server.requests) - before - (answered[name] if folder is loud else 0)
-    whole, again = ({name: (folder / name).read_bytes() for name, _ in STAGES} for folder in (quiet, loud))
+                answered[name] = (
+                    len(server.requests) - before - (answered[name] if folder is loud else 0)
+                )
+    whole, again = (
+        {name: (folder / name).read_bytes() for name, _ in STAGES} for folder in (quiet, loud)
+    )
     with capsys.disabled():
         print(f"\n{sum(kills.values())} kills {kills}; calls paid twice {answered}")
     assert whole == again and all(whole.values())
@@ -189,7 +291,9 @@ def share(least: int, name: str, kills: dict[str, int]) -> int:
     return -(-(least - sum(kills.values())) // to_come)
 
 
-def killed_often(command: list[str], server: ScriptedServer, rng: random.Random, times: int, needed: int) -> int:
+def killed_often(
+    command: list[str], server: ScriptedServer, rng: random.Random, times: int, needed: int
+) -> int:
     """Kills a command so often, at random moments while it has still calls to make or its output to write."""
     kills, before = 0, len(server.requests)
     for left in range(times, 0, -1):
@@ -201,7 +305,9 @@ def killed_often(command: list[str], server: ScriptedServer, rng: random.Random,
 def killed(command: list[str], server: ScriptedServer, after: int) -> bool:
     """Starts a command and kills it once it made some more requests; False if it ended before."""
     before = len(server.requests)
-    with subprocess.Popen([*COEVOLVE, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [*COEVOLVE, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         while process.poll() is None and len(server.requests) - before < after:
             time.sleep(0.002)
         alive = process.poll() is None
@@ -217,7 +323,12 @@ def test_the_model_answers_from_the_request_alone():
     read_ = {"role": "assistant", "content": "", "tool_calls": []}
     answers = []
     for text in ("red", "blue"):
-        shown = {"role": "tool", "content": f'<data-2>\n{{"text":"{text}"}}\n</data-2>\n3 actions left.'}
+        shown = {
+            "role": "tool",
+            "content": f'<data-2>\n{{"text":"{text}"}}\n</data-2>\n3 actions left.',
+        }
         answers.append(competent({"messages": [{"role": "user", "content": prompt}, read_, shown]}))
     first, second = (a["tool_calls"][0]["function"] for a in answers)
-    assert json.loads(first["arguments"]) == {"text": "red"} and json.loads(second["arguments"]) == {"text": "blue"}
+    assert json.loads(first["arguments"]) == {"text": "red"} and json.loads(
+        second["arguments"]
+    ) == {"text": "blue"}

@@ -35,7 +35,9 @@ def bash(script: str, folder: Path, path: str) -> subprocess.CompletedProcess:
 def table(header: str) -> list[list[str]]:
     """The cells of the rows under a table's header line."""
     lines = README[README.index(header) :].splitlines()[2:]
-    rows = lines[: next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    rows = lines[
+        : next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))
+    ]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
@@ -86,9 +88,15 @@ def test_the_pipe(folder: Path, command_path: str):
     tiny_models.llama(len(words), context=256).save_pretrained(folder / "policy")
     words.save_pretrained(folder / "policy")
     small = "--model policy --batch 3 --max-tokens 160"
-    script = block("coevolve train tasks.jsonl").replace("--model DIR", small).replace("--steps 10", "--steps 2")
+    script = (
+        block("coevolve train tasks.jsonl")
+        .replace("--model DIR", small)
+        .replace("--steps 10", "--steps 2")
+    )
     bash(script, folder, command_path)
-    before, after = ((folder / name).read_text().splitlines() for name in ("tasks.jsonl", "tasks.next.jsonl"))
+    before, after = (
+        (folder / name).read_text().splitlines() for name in ("tasks.jsonl", "tasks.next.jsonl")
+    )
     assert after[: len(before)] == before
     assert len(after) > len(before)
 
@@ -96,6 +104,8 @@ def test_the_pipe(folder: Path, command_path: str):
 @pytest.mark.slow
 def test_quickstart(tmp_path: Path):
     """The whole demonstration runs and prints its tables."""
-    result = subprocess.run([ROOT / "shell" / "quickstart.sh", tmp_path / "run"], capture_output=True, cwd=tmp_path)
+    result = subprocess.run(
+        [ROOT / "shell" / "quickstart.sh", tmp_path / "run"], capture_output=True, cwd=tmp_path
+    )
     assert result.returncode == 0, result.stderr.decode()[-3000:]
     assert b"after the loop; difference to the static twin" in result.stdout + result.stderr

@@ -52,7 +52,14 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, capsys):
 
 @pytest.mark.parametrize(
     "damage",
-    [b"\0" * 64 + b"\n", b"\xff\xfe garbage\n", b"[]\n", b"null\n", b'{"key":1,"value":2}\n', b'{"config":7}\n'],
+    [
+        b"\0" * 64 + b"\n",
+        b"\xff\xfe garbage\n",
+        b"[]\n",
+        b"null\n",
+        b'{"key":1,"value":2}\n',
+        b'{"config":7}\n',
+    ],
 )
 @pytest.mark.parametrize("kept", [b"", b'{"config":{}}\n'], ids=["first", "later"])
 def test_damage_is_said_with_the_remedy(tmp_path: Path, damage: bytes, kept: bytes):

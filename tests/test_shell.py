@@ -60,9 +60,22 @@ def test_every_stage_leaves_its_file(whole):
     """Two iterations: rollouts and signals in both, new tasks after the first, a table at the end."""
     run, report = whole
     found = outputs(run)
-    stages = ("tasks", "rollouts", "signals", "explorations", "candidates", "verdicts", "valid", "merged")
+    stages = (
+        "tasks",
+        "rollouts",
+        "signals",
+        "explorations",
+        "candidates",
+        "verdicts",
+        "valid",
+        "merged",
+    )
     assert all(found[f"iterations/001/{name}.jsonl"] for name in stages)
-    assert found["iterations/002/tasks.jsonl"] == found["iterations/001/merged.jsonl"] != found["tasks.jsonl"]
+    assert (
+        found["iterations/002/tasks.jsonl"]
+        == found["iterations/001/merged.jsonl"]
+        != found["tasks.jsonl"]
+    )
     assert len(found["iterations/002/rollouts.jsonl"].splitlines()) == 3 * 2
     assert not list(run.glob("**/*.journal")) and not list(run.glob("**/*.tmp"))
     assert [line.split()[0] for line in report.splitlines()] == ["iteration", "1", "2"]
@@ -81,7 +94,11 @@ def test_killed_in_each_part_it_ends_the_same(whole, tmp_path, model, env):
     lend(whole[0], run, "002")
     for begun in ("initial/*.journal", "config.json", "iterations/001/candidates.jsonl", None):
         process = subprocess.Popen(
-            arguments(run, model), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            arguments(run, model),
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         while begun and not list(run.glob(begun)):
             assert process.poll() is None, process.communicate()[1]
@@ -99,7 +116,11 @@ def test_killed_again_and_again_it_ends_the_same(whole, tmp_path, model, env):
     run, kills = tmp_path / "a run", 0
     for seconds in (1, 2, 4, 6, 9, 12, 15, None):
         process = subprocess.Popen(
-            arguments(run, model), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            arguments(run, model),
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         try:
             _, error = process.communicate(timeout=seconds)
@@ -127,7 +148,9 @@ def test_ablations(whole, tmp_path, model, env):
         "--exclude",
         str(held_out),
     )
-    result = subprocess.run(arguments(run, model, *ablation), env=env, capture_output=True, text=True)
+    result = subprocess.run(
+        arguments(run, model, *ablation), env=env, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     found, before = outputs(run), outputs(first)
     assert not {"iterations/001/valid.jsonl", "iterations/001/verdicts.jsonl"} & set(found)
@@ -165,7 +188,9 @@ def test_ablations(whole, tmp_path, model, env):
 def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: str):
     """A clear line and exit 2, and the run stays as it was."""
     before = outputs(whole[0])
-    result = subprocess.run(arguments(whole[0], model, *more), env=env, capture_output=True, text=True)
+    result = subprocess.run(
+        arguments(whole[0], model, *more), env=env, capture_output=True, text=True
+    )
     assert result.returncode == 2 and said in result.stderr
     assert outputs(whole[0]) == before
 
@@ -183,14 +208,21 @@ def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_arguments_that_a_stage_refuses_leave_no_run(tmp_path, model, env, more: list[str], code: int, said: str):
+def test_arguments_that_a_stage_refuses_leave_no_run(
+    tmp_path, model, env, more: list[str], code: int, said: str
+):
     """They are refused before D_0 is made, and RUN takes others."""
     if more[0] == "--config":
         (config := tmp_path / "config.toml").write_text(more[1])
         more = ["--config", str(config)]
     (tools := tmp_path / "bin").mkdir()
     (tools / "vllm").symlink_to(shutil.which("false"))
-    env = {**env, "PATH": f"{tools}:{env['PATH']}", "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    env = {
+        **env,
+        "PATH": f"{tools}:{env['PATH']}",
+        "HF_HOME": str(tmp_path / "cache"),
+        "HF_HUB_OFFLINE": "1",
+    }
     run = tmp_path / "a run"
     result = subprocess.run(arguments(run, model, *more), env=env, capture_output=True, text=True)
     assert result.returncode == code and said in result.stderr
@@ -205,7 +237,9 @@ def test_arguments_that_a_stage_refuses_leave_no_run(tmp_path, model, env, more:
         pytest.param("cpu", "-- trainer.nosuch=1", "trainer.nosuch", marks=pytest.mark.slow),
     ],
 )
-def test_arguments_that_verl_refuses_leave_no_run(tmp_path, model, env, preset: str, train: str, said: str):
+def test_arguments_that_verl_refuses_leave_no_run(
+    tmp_path, model, env, preset: str, train: str, said: str
+):
     """The preset and each override are verl's own to check, and are checked before D_0 is made."""
     run = tmp_path / "a run"
     flags = ["--backend", "verl", "--preset", preset, "--train", train]

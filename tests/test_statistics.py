@@ -19,7 +19,9 @@ CASES = [(s, n) for n in (1, 2, 8, 40, 333) for s in sorted({0, 1, n // 3, n // 
 def test_wilson(successes, trials, confidence):
     """The score interval, also at 0 and at all successes."""
     theirs = stats.binomtest(successes, trials).proportion_ci(confidence, method="wilson")
-    assert ours.wilson(successes, trials, confidence) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert ours.wilson(successes, trials, confidence) == pytest.approx(
+        (theirs.low, theirs.high), abs=1e-12
+    )
 
 
 def test_wilson_without_trials():
@@ -31,7 +33,13 @@ def test_wilson_without_trials():
 
 def test_fisher():
     """One-sided exact test on every table of small margins and on random large ones."""
-    tables = [(a, n, c, m) for n in (1, 3, 8) for m in (1, 8, 40) for a in range(n + 1) for c in range(m + 1)]
+    tables = [
+        (a, n, c, m)
+        for n in (1, 3, 8)
+        for m in (1, 8, 40)
+        for a in range(n + 1)
+        for c in range(m + 1)
+    ]
     draw = random.Random("fisher")
     for _ in range(200):
         n, m = draw.randint(1, 3000), draw.randint(1, 3000)
@@ -53,7 +61,9 @@ def test_benjamini_hochberg():
     draw = random.Random("bh")
     for n in (1, 2, 5, 50):
         values = [draw.choice([draw.random(), draw.random() ** 4, 0.05, 1.0]) for _ in range(n)]
-        assert ours.benjamini_hochberg(values) == pytest.approx(list(stats.false_discovery_control(values)))
+        assert ours.benjamini_hochberg(values) == pytest.approx(
+            list(stats.false_discovery_control(values))
+        )
     assert ours.benjamini_hochberg([]) == []
 
 
@@ -71,12 +81,20 @@ def test_posterior_of_a_solve_rate(successes, trials):
     posterior = stats.beta(1 + successes, 1 + trials - successes)
     mass = posterior.cdf(0.8) - posterior.cdf(0.2)
     assert ours.solve_rate_mass(successes, trials) == pytest.approx(mass, abs=1e-11)
-    assert ours.beta_interval(successes, trials) == pytest.approx(posterior.interval(0.95), abs=1e-9)
+    assert ours.beta_interval(successes, trials) == pytest.approx(
+        posterior.interval(0.95), abs=1e-9
+    )
 
 
 def test_band_of_eight():
     """The figures of the Beta distribution: P(.2 <= p <= .8) for 0 to 4 successes of 8."""
-    assert [round(ours.solve_rate_mass(s, 8), 2) for s in range(5)] == [0.13, 0.44, 0.74, 0.91, 0.96]
+    assert [round(ours.solve_rate_mass(s, 8), 2) for s in range(5)] == [
+        0.13,
+        0.44,
+        0.74,
+        0.91,
+        0.96,
+    ]
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5, 30, 759, 1e6])
@@ -86,7 +104,9 @@ def test_student(degrees):
         assert ours.student_cdf(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=1e-10)
     for probability in (0.001, 0.3, 0.5, 0.975, 0.9999):
         theirs = stats.t.ppf(probability, degrees)
-        assert ours.student_quantile(probability, degrees) == pytest.approx(theirs, rel=1e-8, abs=1e-8)
+        assert ours.student_quantile(probability, degrees) == pytest.approx(
+            theirs, rel=1e-8, abs=1e-8
+        )
 
 
 def test_intervals_of_means():
@@ -130,4 +150,6 @@ def test_pass_at(trials):
         tries = [True] * successes + [False] * (trials - successes)
         for k in range(1, trials + 1):
             subsets = list(combinations(tries, k))
-            assert ours.pass_at(k, successes, trials) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+            assert ours.pass_at(k, successes, trials) == pytest.approx(
+                sum(map(any, subsets)) / len(subsets)
+            )

@@ -80,7 +80,15 @@ NO_TOOLS = (
 )
 """As some models have it: user and assistant in turn, nothing else."""
 
-SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|im_start|>", "<|im_end|>"]
+SPECIAL = [
+    "<|pad|>",
+    "<|end|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|tool|>",
+    "<|im_start|>",
+    "<|im_end|>",
+]
 
 
 def tokenizer(template: str = PLAIN, words: list[str] = ()) -> PreTrainedTokenizerFast:
@@ -90,18 +98,24 @@ def tokenizer(template: str = PLAIN, words: list[str] = ()) -> PreTrainedTokeniz
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
-        [], trainers.BpeTrainer(special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False)
+        [],
+        trainers.BpeTrainer(special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False),
     )
     raw.add_tokens(list(words))
     end = "<|im_end|>" if "<|im_end|>" in template else "<|end|>"
     made = PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token="<|pad|>", eos_token=end, additional_special_tokens=SPECIAL[2:]
+        tokenizer_object=raw,
+        pad_token="<|pad|>",
+        eos_token=end,
+        additional_special_tokens=SPECIAL[2:],
     )
     made.chat_template = template
     return made
 
 
-def llama(vocabulary: int, *, width: int = 32, layers: int = 2, context: int = 128, seed: int = 0) -> LlamaForCausalLM:
+def llama(
+    vocabulary: int, *, width: int = 32, layers: int = 2, context: int = 128, seed: int = 0
+) -> LlamaForCausalLM:
     """A random Llama with grouped-query attention."""
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -165,13 +179,18 @@ def shop_policy(directory: Path, steps: int = 120, seed: int = 0) -> Path:
         width = max(len(ids) for ids, _ in rows)
         ids = torch.tensor([r + [0] * (width - len(r)) for r, _ in rows])
         labels = torch.tensor(
-            [[i if m else -100 for i, m in zip(r, mask, strict=True)] + [-100] * (width - len(r)) for r, mask in rows]
+            [
+                [i if m else -100 for i, m in zip(r, mask, strict=True)] + [-100] * (width - len(r))
+                for r, mask in rows
+            ]
         )
         loss = model(input_ids=ids, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    model.generation_config.eos_token_id = tok.eos_token_id  # for servers; our own sampling asks the chat template
+    model.generation_config.eos_token_id = (
+        tok.eos_token_id
+    )  # for servers; our own sampling asks the chat template
     model.save_pretrained(directory)
     tok.save_pretrained(directory)
     return directory

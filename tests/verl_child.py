@@ -23,7 +23,11 @@ from coevolve.training.verl.files import MARK, Files, Heartbeat, Job, read, writ
 
 AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 LR = 6e-4
-LEARNABLE = [f"{app}.{verb}/lookup" for app in ("bank", "calendar", "hotel", "notes") for verb in ("set", "copy")]
+LEARNABLE = [
+    f"{app}.{verb}/lookup"
+    for app in ("bank", "calendar", "hotel", "notes")
+    for verb in ("set", "copy")
+]
 """Kinds of tasks that the weak policy solves now and then."""
 
 
@@ -37,7 +41,10 @@ def weak_policy(directory: Path, **shape: int) -> Path:
     torch.set_num_threads(1)
     with Pool("desk") as pool:
         tasks = pool.tasks(bootstrap.SPLIT)[:2000]
-        said = [bootstrap.conversation(task, results) for task, results in bootstrap.replayed(pool, tasks)]
+        said = [
+            bootstrap.conversation(task, results)
+            for task, results in bootstrap.replayed(pool, tasks)
+        ]
         tokenizer = make_tokenizer(bootstrap.corpus(pool, tasks, said))
     model = make_model(tokenizer, seed=0, **shape)
     options = bootstrap.Settings(env="desk", steps=450)
@@ -49,10 +56,19 @@ def weak_policy(directory: Path, **shape: int) -> Path:
 
 def job_of(run: Path, model: Path, env: str = "desk", **changes: Any) -> Job:
     """A job on a CPU, as the driver writes it."""
-    size = {"steps": 1, "batch": 6, "samples": 4, "temperature": 1.0, "max_prompt_tokens": 96, "max_tokens": 224}
+    size = {
+        "steps": 1,
+        "batch": 6,
+        "samples": 4,
+        "temperature": 1.0,
+        "max_prompt_tokens": 96,
+        "max_tokens": 224,
+    }
     size |= {name: changes.pop(name) for name in list(changes) if name in size}
     chosen = settings.Settings(model=str(model), lr=changes.pop("lr", LR), beta=5e-3, **size)
-    overrides = settings.overrides(chosen, settings.preset("cpu"), [], run.absolute(), save_every=1, keep_checkpoints=9)
+    overrides = settings.overrides(
+        chosen, settings.preset("cpu"), [], run.absolute(), save_every=1, keep_checkpoints=9
+    )
     rest = {
         "attempt": 1,
         "prompt": "tools",
@@ -71,7 +87,14 @@ def job_of(run: Path, model: Path, env: str = "desk", **changes: Any) -> Job:
         "wait_timeout": 120.0,
         "stop_after": None,
     }
-    return Job(run=str(run.absolute()), model=str(model), env=env, overrides=overrides, **size, **(rest | changes))
+    return Job(
+        run=str(run.absolute()),
+        model=str(model),
+        env=env,
+        overrides=overrides,
+        **size,
+        **(rest | changes),
+    )
 
 
 def start(job: Job) -> subprocess.Popen:
@@ -81,7 +104,9 @@ def start(job: Job) -> subprocess.Popen:
     with open(files.log, "ab") as log:
         command = [sys.executable, "-m", "coevolve.training.verl.main", job.run]
         environment = {**os.environ, MARK: job.run}
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env=environment
+        )
 
 
 def wait_for(what, child: subprocess.Popen, files: Files, seconds: float = 900) -> Any:
@@ -101,7 +126,9 @@ def marked(run: str) -> dict[int, str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (process / "environ").read_bytes().split(b"\0") and _state(process) != "Z":
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                found[int(process.name)] = (
+                    (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                )
         except (FileNotFoundError, PermissionError, ProcessLookupError):
             continue
     return found
@@ -135,7 +162,9 @@ def left(run: str) -> list[str]:
 def tasks_of(env: str, iteration: int) -> list[Task]:
     """Eight tasks of desk's, different ones for each iteration, for another environment."""
     with Pool("desk") as pool:
-        own = [task for task in pool.tasks("dev") if task.kind in LEARNABLE and len(task.query) == 1]
+        own = [
+            task for task in pool.tasks("dev") if task.kind in LEARNABLE and len(task.query) == 1
+        ]
     return [msgspec.structs.replace(task, env=env) for task in own[iteration - 1 :: 3][:8]]
 
 
@@ -152,7 +181,9 @@ def post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 def get(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     """Status and answer."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback, whatever proxy is set
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({})
+    )  # loopback, whatever proxy is set
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     try:
         with opener.open(request, timeout=60) as answer:

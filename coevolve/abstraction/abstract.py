@@ -71,7 +71,10 @@ class Known:
     def add(self, task: Task) -> str | None:
         """None, or why the task is not to be had."""
         query = content_id(task.env, task.query)
-        same = {content_id(task.env, task.start, task.query), content_id(task.env, task.start, task.solution)}
+        same = {
+            content_id(task.env, task.start, task.query),
+            content_id(task.env, task.start, task.solution),
+        }
         if self._tasks & same:
             return "duplicate"
         if self._effects.get(query, task.effects) != task.effects:
@@ -93,7 +96,9 @@ def _chunk(
     for env in sorted({e.env for e in chunk if e.id not in done}):
         pool, missing = environment(env), [e for e in chunk if e.env == env and e.id not in done]
         pool.compare([e.env_version for e in missing])
-        works = [candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing]
+        works = [
+            candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing
+        ]
         found = run(pool, together(works))
         for exploration, result in zip(missing, found, strict=True):
             done[exploration.id] = result

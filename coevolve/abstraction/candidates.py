@@ -55,11 +55,15 @@ def reason_of(fault: Fault) -> str:
     return REFUSED if fault.kind == "bad_request" else FAULT
 
 
-def tags(description: Description, tools: Mapping[str, Tool], solution: Sequence[Sequence[Action]]) -> list[str]:
+def tags(
+    description: Description, tools: Mapping[str, Tool], solution: Sequence[Sequence[Action]]
+) -> list[str]:
     """The apps whose tools a solution calls, where the environment tags its own tasks so."""
     if not description.app_tags:
         return []
-    return sorted({tools[call.tool].app for turn in solution for call in turn if isinstance(call, Call)})
+    return sorted(
+        {tools[call.tool].app for turn in solution for call in turn if isinstance(call, Call)}
+    )
 
 
 class _Request(Struct, frozen=True):
@@ -81,7 +85,12 @@ def candidates(exploration: Exploration, pool: Pool, most: int, rng: random.Rand
 
 class _Candidates:
     def __init__(self, exploration: Exploration, pool: Pool, rng: random.Random):
-        self._exploration, self._tools, self._description, self._rng = exploration, pool.tools, pool.description, rng
+        self._exploration, self._tools, self._description, self._rng = (
+            exploration,
+            pool.tools,
+            pool.description,
+            rng,
+        )
         self._trace: Trace
         self._rejects: list[Reject] = []
 
@@ -91,11 +100,15 @@ class _Candidates:
             return Found(rejects=self._rejects)
         (episode,) = yield [Job(self._exploration.start, [])]
         if isinstance(episode, Fault):
-            return Found(rejects=[Reject(self._exploration.id, reason_of(episode), detail=episode.message)])
+            return Found(
+                rejects=[Reject(self._exploration.id, reason_of(episode), detail=episode.message)]
+            )
         self._trace = trace(self._exploration, episode.opened, self._tools)
         goals = find(self._trace, self._tools, self._description)
         if not goals:
-            self._reject("unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", "")
+            self._reject(
+                "unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", ""
+            )
         singles = yield from together([self._single(goal) for goal in goals])
         requests = yield from self._joined([single for single in singles if single], most)
         if self._description.actions == "code":
@@ -145,26 +158,37 @@ class _Candidates:
     def _executed(self, found: Slice, turns: Sequence[Turn]) -> bool:
         """Whether the slice was executed in just this form: one turn, or, where turns become one program, the same order."""
         code = self._description.actions == "code"
-        return (code or len(turns) == 1) and [i for turn in turns for i in turn.calls] == list(found.calls)
+        return (code or len(turns) == 1) and [i for turn in turns for i in turn.calls] == list(
+            found.calls
+        )
 
     def _too_long(self, turns: Sequence[Turn]) -> bool:
         limits, lengths = self._description.limits, [len(turn.calls) for turn in turns]
-        return sum(lengths) > limits.max_steps or max(lengths) > (limits.max_steps_per_turn or limits.max_steps)
+        return sum(lengths) > limits.max_steps or max(lengths) > (
+            limits.max_steps_per_turn or limits.max_steps
+        )
 
     def _reached(self, found: Slice, turn: Turn) -> bool:
         """The turn changes the state, or its goal's response is compared."""
-        return any(found.results[i].effects for i in turn.calls) or self._tools[found.calls[turn.goal].tool].checked
+        return (
+            any(found.results[i].effects for i in turn.calls)
+            or self._tools[found.calls[turn.goal].tool].checked
+        )
 
     def _kind(self, found: Slice, turns: Sequence[Turn], writer: Writer) -> str:
         goals = [turn.goal for turn in turns]
-        return "+".join(f"{found.calls[g].tool}/{'lookup' if writer.lookup(g) else 'given'}" for g in goals)
+        return "+".join(
+            f"{found.calls[g].tool}/{'lookup' if writer.lookup(g) else 'given'}" for g in goals
+        )
 
     def _joined(self, singles: Sequence[_Request], most: int) -> Work[list[_Request]]:
         """Up to `most` requests, kinds not yet asked for first, each single used once, each as long as chance has it."""
         asked, used, requests = Counter(), set(), []
         while len(requests) < most and len(used) < len(singles):
             open_ = [n for n in range(len(singles)) if n not in used]
-            first = min(open_, key=lambda n: (asked[singles[n].kind], -len(singles[n].found.calls), n))
+            first = min(
+                open_, key=lambda n: (asked[singles[n].kind], -len(singles[n].found.calls), n)
+            )
             used.add(first)
             request = singles[first]
             wanted = self._rng.choices(*_lengths(self._description.max_goals))[0]
@@ -175,17 +199,25 @@ class _Candidates:
                     break
                 used.add(number)
                 request = longer
-            used |= {n for n in open_ if set(singles[n].found.goals) <= {turn.goal for turn in request.turns}}
+            used |= {
+                n
+                for n in open_
+                if set(singles[n].found.goals) <= {turn.goal for turn in request.turns}
+            }
             asked.update(request.kind.split("+"))
             requests.append(request)
         return requests
 
-    def _longer(self, request: _Request, singles: Sequence[_Request], partners: Iterator[int]) -> Work:
+    def _longer(
+        self, request: _Request, singles: Sequence[_Request], partners: Iterator[int]
+    ) -> Work:
         """The first partner with which the request becomes a longer one: (its number, the request), or (None, None)."""
         for number, _ in zip(partners, range(PARTNERS_TRIED), strict=False):
             partner = singles[number].found
             goals = tuple(sorted({*request.found.goals, *partner.goals}))
-            joined = yield from minimise(self._trace, self._tools, goals, [request.found.core | partner.core])
+            joined = yield from minimise(
+                self._trace, self._tools, goals, [request.found.core | partner.core]
+            )
             longer = (yield from self._request(joined)) if joined else None
             if isinstance(longer, _Request) and len(longer.turns) > len(request.turns):
                 return number, longer
@@ -196,12 +228,17 @@ class _Candidates:
 
     def _coded(self, request: _Request) -> Work[Task | None]:
         """The request as a task of code, executed as it stands; None, with a reject, where the code does not do it."""
-        query, program = [one_request(request.query)], self._program(request.found, request.turns, request.query)
+        query, program = (
+            [one_request(request.query)],
+            self._program(request.found, request.turns, request.query),
+        )
         (episode,) = yield [Job(self._exploration.start, [[program]])]
         if isinstance(episode, Fault):
             raise EnvironmentFault(episode.message)
         if episode.failure or not episode.flat[0].effects:
-            self._rejects.append(Reject(self._exploration.id, "code_fails", request.kind, program, query))
+            self._rejects.append(
+                Reject(self._exploration.id, "code_fails", request.kind, program, query)
+            )
             return None
         task = self._made(request.kind, query, [[program]], episode.results)
         other = reordered(program, self._tools, self._description.code.ends)
@@ -209,7 +246,9 @@ class _Candidates:
         if isinstance(again, Fault):
             raise EnvironmentFault(again.message)
         if not again.graded.success:
-            self._rejects.append(Reject(self._exploration.id, "order", request.kind, other or program, query))
+            self._rejects.append(
+                Reject(self._exploration.id, "order", request.kind, other or program, query)
+            )
             return None
         return task
 
@@ -219,7 +258,9 @@ class _Candidates:
         results = [[found.results[index] for index in turn.calls] for turn in request.turns]
         return self._made(request.kind, request.query, solution, results)
 
-    def _made(self, kind: str, query: list[str], solution: list[list[Action]], results: list[list[Result]]) -> Task:
+    def _made(
+        self, kind: str, query: list[str], solution: list[list[Action]], results: list[list[Result]]
+    ) -> Task:
         exploration, verifier = self._exploration, Verifier("state")
         job = Job(exploration.start, solution)
         signal = exploration.context.signal
@@ -230,8 +271,15 @@ class _Candidates:
             kind=kind,
             tags=tags(self._description, self._tools, solution),
             effects=outcome(self._tools, job, Episode(self._trace.opened, results)),
-            origin=Origin("synthesis", exploration.iteration, exploration.mode, exploration.context.signal_kind),
-            lineage=Lineage([signal] if signal else [], [exploration.id], list(exploration.rollouts)),
+            origin=Origin(
+                "synthesis",
+                exploration.iteration,
+                exploration.mode,
+                exploration.context.signal_kind,
+            ),
+            lineage=Lineage(
+                [signal] if signal else [], [exploration.id], list(exploration.rollouts)
+            ),
             verifier=verifier,
             query=query,
             solution=solution,
@@ -244,7 +292,9 @@ def _lengths(most: int) -> tuple[list[int], list[int]]:
     return list(range(1, most + 1)), list(range(1, most + 1))
 
 
-def _partners(request: _Request, singles: Sequence[_Request], open_: Sequence[int]) -> Iterator[int]:
+def _partners(
+    request: _Request, singles: Sequence[_Request], open_: Sequence[int]
+) -> Iterator[int]:
     """Goals that share calls with the request (one uses what the other did) first, then other tools, then the nearest."""
     calls, tools = set(request.found.calls), {call.tool for call in request.found.calls.values()}
 

@@ -34,13 +34,7 @@ from coevolve.environments.protocol import Opened, Result, Tool
 from coevolve.environments.replay import Job, Work, checked_responses
 from coevolve.environments.said import mentions
 from coevolve.provenance import output, sources
-from coevolve.records import (
-    Action,
-    Call,
-    Exploration,
-    Step,
-    canonical,
-)
+from coevolve.records import Action, Call, Exploration, Step, canonical
 
 LONGEST = 1200
 """Characters of one user turn."""
@@ -75,11 +69,19 @@ class Executed(NamedTuple):
 
 def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
     limits, lengths = pool.description.limits, [len(turn.solution) for turn in proposal.turns]
-    if not proposal.turns or not all(lengths) or not all(turn.query.strip() for turn in proposal.turns):
+    if (
+        not proposal.turns
+        or not all(lengths)
+        or not all(turn.query.strip() for turn in proposal.turns)
+    ):
         raise Ungrounded("empty", "a task needs turns, each with words and actions")
     if len(lengths) > pool.description.max_goals:
-        raise Ungrounded("too_many_goals", f"{len(lengths)} turns, at most {pool.description.max_goals}")
-    if sum(lengths) > limits.max_steps or max(lengths) > (limits.max_steps_per_turn or limits.max_steps):
+        raise Ungrounded(
+            "too_many_goals", f"{len(lengths)} turns, at most {pool.description.max_goals}"
+        )
+    if sum(lengths) > limits.max_steps or max(lengths) > (
+        limits.max_steps_per_turn or limits.max_steps
+    ):
         raise Ungrounded("too_many_steps", str(lengths))
     for turn in proposal.turns:
         if len(turn.query) > LONGEST:
@@ -91,7 +93,9 @@ def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
             raise Ungrounded("names_tool", name)
 
 
-def source(proposed: ProposedAction, exploration: Exploration, pool: Pool, opened: Opened) -> tuple[int | None, Step]:
+def source(
+    proposed: ProposedAction, exploration: Exploration, pool: Pool, opened: Opened
+) -> tuple[int | None, Step]:
     """The index of the repeated step (None: composed), and the step as the solution begins with it."""
     claimed = proposed.action
     if proposed.step is None:
@@ -139,8 +143,12 @@ def execute(
         solution, results = yield from _run_code(exploration, turns)
     else:
         apps = {name: tool.app for name, tool in pool.tools.items()}
-        links = [{p: s for p, s in found.items() if s.step is not None} for found in sources(steps, apps)]
-        trace = Trace(exploration.start, opened, steps, links, [None] * len(steps), [True] * len(steps))
+        links = [
+            {p: s for p, s in found.items() if s.step is not None} for found in sources(steps, apps)
+        ]
+        trace = Trace(
+            exploration.start, opened, steps, links, [None] * len(steps), [True] * len(steps)
+        )
         places = iter(range(len(steps)))
         order = [[next(places) for _ in turn] for turn in turns]
         done = yield from bind(trace, order)
@@ -155,7 +163,9 @@ def execute(
     return Executed(solution, results, ran)
 
 
-def _run_code(exploration: Exploration, turns: list[list[tuple[int | None, Step]]]) -> Work[tuple[list, list]]:
+def _run_code(
+    exploration: Exploration, turns: list[list[tuple[int | None, Step]]]
+) -> Work[tuple[list, list]]:
     solution = [[step.action for _, step in turn] for turn in turns]
     (episode,) = yield [Job(exploration.start, solution)]
     if isinstance(episode, Fault):
@@ -165,13 +175,17 @@ def _run_code(exploration: Exploration, turns: list[list[tuple[int | None, Step]
     return solution, episode.results
 
 
-def check_literals(executed: Executed, queries: Sequence[str], opened: Opened, tools: Mapping[str, Tool]) -> None:
+def check_literals(
+    executed: Executed, queries: Sequence[str], opened: Opened, tools: Mapping[str, Tool]
+) -> None:
     """A solver that has only the queries can find every value of the solution (`literals`)."""
     for _, name, value in unseen(executed.steps, queries, opened.observation, tools):
         raise Ungrounded("unseen_literal", f"{name} = {canonical(value).decode()[:200]}")
 
 
-def check_knowable(executed: Executed, queries: Sequence[str], exploration: Exploration, opened: Opened) -> None:
+def check_knowable(
+    executed: Executed, queries: Sequence[str], exploration: Exploration, opened: Opened
+) -> None:
     """Identifiers that only an observation shows do not belong into a query."""
     text = "\n".join(queries)
     user = {str(value) for value in scalars(list(opened.values.values()))}
@@ -179,13 +193,22 @@ def check_knowable(executed: Executed, queries: Sequence[str], exploration: Expl
         if code not in user and _only_observed(code, exploration, opened):
             raise Ungrounded("unknowable", f"text {code}")
     calls = [step.action.arguments for step in executed.steps if isinstance(step.action, Call)]
-    used = {str(value) for arguments in calls for key, value in _named(arguments, "") if _KEY.search(key)}
+    used = {
+        str(value)
+        for arguments in calls
+        for key, value in _named(arguments, "")
+        if _KEY.search(key)
+    }
     for step in exploration.steps:
         for key, value in _named(output(step.observation), ""):
             form = str(value)
             if form in user or not (_KEY.search(key) or _CODE_LIKE.fullmatch(form)):
                 continue
-            if (len(form) >= SHORT or form in used) and mentions(text, form) and not mentions(opened.observation, form):
+            if (
+                (len(form) >= SHORT or form in used)
+                and mentions(text, form)
+                and not mentions(opened.observation, form)
+            ):
                 raise Ungrounded("unknowable", f"{key or 'text'} {form[:80]}")
 
 
@@ -218,6 +241,10 @@ def scalars(value: Any) -> list[Any]:
 
 
 def check_effects(executed: Executed, tools: Mapping[str, Tool]) -> None:
-    for turn, (actions, results) in enumerate(zip(executed.solution, executed.results, strict=True)):
-        if not any(result.effects for result in results) and not checked_responses(tools, actions, results):
+    for turn, (actions, results) in enumerate(
+        zip(executed.solution, executed.results, strict=True)
+    ):
+        if not any(result.effects for result in results) and not checked_responses(
+            tools, actions, results
+        ):
             raise Ungrounded("turn_without_effect", f"turn {turn}")

@@ -31,16 +31,31 @@ def spoken(code: str, tools: Mapping[str, Tool]) -> Iterator[tuple[str, dict[str
         tool = tools.get(".".join(names).removeprefix("apis.")) if names else None
         if tool:
             required = tool.parameters.get("required", [])
-            values = {word.arg: _constant(word.value, bound) for word in node.keywords if word.arg in required}
-            yield tool.name, {name: value for name, value in values.items() if value is not _UNKNOWN}
+            values = {
+                word.arg: _constant(word.value, bound)
+                for word in node.keywords
+                if word.arg in required
+            }
+            yield (
+                tool.name,
+                {name: value for name, value in values.items() if value is not _UNKNOWN},
+            )
 
 
 def _bound(tree: ast.AST) -> dict[str, Any]:
     """Variables that one plain assignment binds, to a constant, and nothing else does."""
-    stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    stored = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             name, value = node.targets[0].id, _constant(node.value, {})
             if value is not _UNKNOWN and stored.count(name) == 1:
                 found[name] = value

@@ -20,7 +20,20 @@ from coevolve.environments.protocol import Code, Tool
 from coevolve.provenance import Source, at, output
 
 _RESERVED = frozenset(
-    [*keyword.kwlist, "apis", "print", "next", "row", "list", "dict", "set", "str", "file", "id", "type"]
+    [
+        *keyword.kwlist,
+        "apis",
+        "print",
+        "next",
+        "row",
+        "list",
+        "dict",
+        "set",
+        "str",
+        "file",
+        "id",
+        "type",
+    ]
 )
 _ENDINGS = (".", "?", "!")
 
@@ -38,7 +51,12 @@ def one_request(turns: Sequence[str]) -> str:
 
 
 def write(
-    trace: Trace, tools: Mapping[str, Tool], found: Slice, turns: Sequence[Turn], query: Sequence[str], code: Code
+    trace: Trace,
+    tools: Mapping[str, Tool],
+    found: Slice,
+    turns: Sequence[Turn],
+    query: Sequence[str],
+    code: Code,
 ) -> str:
     """The program of the calls of these turns, in order. Raises Unwritable where two calls would end it, where it needs a place in
     a list, and where what a turn's calls look up is not said in that turn."""
@@ -48,7 +66,10 @@ def write(
         raise Unwritable("ends_twice")
     used = {source.step for index in order for source in trace.links[index].values()}
     writer = _Program(trace, tools, found, code)
-    statements = {i: writer.statement(i, named=i in used) for i in [*(i for i in order if i not in ends), *ends]}
+    statements = {
+        i: writer.statement(i, named=i in used)
+        for i in [*(i for i in order if i not in ends), *ends]
+    }
     for turn, text in zip(turns, query, strict=True):
         for index in _looked_up(trace, tools, found, turn):
             if unsaid(statements[index], tools, text, code):
@@ -66,7 +87,11 @@ def check_apart(trace: Trace, found: Slice, turns: Sequence[Turn]) -> None:
             for said, things in (made[step] for step in sorted(earlier & made.keys())):
                 if things & {effect.entity for effect in effects if effect.op == "remove"}:
                     raise Unwritable("cancels")
-                if said & call.arguments.keys() & {effect.field for effect in effects if effect.op == "set"}:
+                if (
+                    said
+                    & call.arguments.keys()
+                    & {effect.field for effect in effects if effect.op == "set"}
+                ):
                     raise Unwritable("overwrites")
             if things := {effect.entity for effect in effects if effect.op == "add"}:
                 made[index] = set(call.arguments), things
@@ -77,7 +102,9 @@ def _looked_up(trace: Trace, tools: Mapping[str, Tool], found: Slice, turn: Turn
     closed, open_ = set(), list(turn.calls)
     while open_:
         index = open_.pop()
-        if index not in closed and (index in turn.calls or tools[found.calls[index].tool].read_only):
+        if index not in closed and (
+            index in turn.calls or tools[found.calls[index].tool].read_only
+        ):
             closed.add(index)
             open_.extend(source.step for source in trace.links[index].values())
     return sorted(closed)
@@ -90,7 +117,9 @@ class _Program:
 
     def statement(self, index: int, *, named: bool) -> str:
         call = self._found.calls[index]
-        arguments = {name: self._expression(index, (name,), value) for name, value in call.arguments.items()}
+        arguments = {
+            name: self._expression(index, (name,), value) for name, value in call.arguments.items()
+        }
         text = call_text(self._code, call.tool, arguments)
         if not named:
             return text
@@ -104,14 +133,20 @@ class _Program:
         if isinstance(value, list):
             return f"[{', '.join(self._expression(index, (*path, n), member) for n, member in enumerate(value))}]"
         if isinstance(value, dict):
-            items = (f"{literal(k)}: {self._expression(index, (*path, k), member)}" for k, member in value.items())
+            items = (
+                f"{literal(k)}: {self._expression(index, (*path, k), member)}"
+                for k, member in value.items()
+            )
             return f"{{{', '.join(items)}}}"
         return literal(value)
 
     def _observed(self, index: int, source: Source) -> str:
         """Where an earlier output has the value: in the row of that name, where the request names one. Raises Unwritable where it
         is found by its place alone."""
-        told, app = output(self._found.results[source.step].observation), self._tools[self._found.calls[index].tool].app
+        told, app = (
+            output(self._found.results[source.step].observation),
+            self._tools[self._found.calls[index].tool].app,
+        )
         phrase = reference(self._tools, self._trace.steps[source.step], source.path, app)
         name = self._names[source.step]
         places = [n for n, key in enumerate(source.path) if isinstance(key, int)]

@@ -41,16 +41,28 @@ class Slice(NamedTuple):
 
 def find(trace: Trace, tools: Mapping[str, Tool], description: Description) -> list[int]:
     """Steps that are goals: one per distinct outcome, a few per tool."""
-    harmless = {canonical(Call(call["tool"], call.get("arguments", {}))) for call in description.harmless}
+    harmless = {
+        canonical(Call(call["tool"], call.get("arguments", {}))) for call in description.harmless
+    }
     seen, per_tool, found = set(), Counter(), []
     for index, step in enumerate(trace.steps):
-        if trace.problems[index] == "failed" or isinstance(step.action, str) or step.action.tool not in tools:
+        if (
+            trace.problems[index] == "failed"
+            or isinstance(step.action, str)
+            or step.action.tool not in tools
+        ):
             continue
-        if not step.effects and (not tools[step.action.tool].checked or canonical(step.action) in harmless):
+        if not step.effects and (
+            not tools[step.action.tool].checked or canonical(step.action) in harmless
+        ):
             continue
         outcome = canonical(step.effects or step.action)
         asked = _asked(trace, tools, index)
-        if outcome not in seen and per_tool[asked] < GOALS_PER_TOOL and len(found) < GOALS_PER_EXPLORATION:
+        if (
+            outcome not in seen
+            and per_tool[asked] < GOALS_PER_TOOL
+            and len(found) < GOALS_PER_EXPLORATION
+        ):
             seen.add(outcome)
             per_tool[asked] += 1
             found.append(index)
@@ -62,7 +74,13 @@ def _asked(trace: Trace, tools: Mapping[str, Tool], index: int) -> str:
     app = tools[trace.steps[index].action.tool].app
     for step in reversed(trace.steps[: index + 1]):
         tool = tools.get(step.action.tool) if isinstance(step.action, Call) else None
-        if tool and tool.app == app and step.error is None and asked_for(tool) and not tool.read_only:
+        if (
+            tool
+            and tool.app == app
+            and step.error is None
+            and asked_for(tool)
+            and not tool.read_only
+        ):
             return tool.name
     return trace.steps[index].action.tool
 
@@ -73,7 +91,10 @@ def asked_for(tool: Tool) -> bool:
 
 
 def minimise(
-    trace: Trace, tools: Mapping[str, Tool], goals: tuple[int, ...], cores: Sequence[frozenset[int]] = ()
+    trace: Trace,
+    tools: Mapping[str, Tool],
+    goals: tuple[int, ...],
+    cores: Sequence[frozenset[int]] = (),
 ) -> Work:
     """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in order."""
     for core in (*cores, *_cores(trace, tools, max(goals))):
@@ -84,7 +105,9 @@ def minimise(
 
 
 def _cores(trace: Trace, tools: Mapping[str, Tool], goal: int) -> Iterator[frozenset[int]]:
-    working = [i for i in range(goal) if trace.problems[i] not in ("failed", "code", "unknown_tool")]
+    working = [
+        i for i in range(goal) if trace.problems[i] not in ("failed", "code", "unknown_tool")
+    ]
     changing = [i for i in working if trace.changed[i]]
     app = tools[trace.steps[goal].action.tool].app
     own = [i for i in changing if tools[trace.steps[i].action.tool].app == app]
@@ -155,7 +178,9 @@ def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> Work:
     return None
 
 
-def _rebound(trace: Trace, calls: dict[int, Call], results: dict[int, Result]) -> dict[int, Call] | None:
+def _rebound(
+    trace: Trace, calls: dict[int, Call], results: dict[int, Result]
+) -> dict[int, Call] | None:
     """The calls with observed arguments as these results have them; None if one is not to be seen."""
     bound = {}
     for index, call in calls.items():
@@ -185,7 +210,10 @@ def reproduced(trace: Trace, found: Slice, goal: int) -> bool:
     """Whether the goal did in the slice what it did in the exploration, up to the new names of observed things."""
     step, result = trace.steps[goal], found.results[goal]
     if step.effects:
-        return _renamed(trace, found, canonical(step.effects).decode()) == canonical(result.effects).decode()
+        return (
+            _renamed(trace, found, canonical(step.effects).decode())
+            == canonical(result.effects).decode()
+        )
     return not result.effects and _renamed(trace, found, step.observation) == result.observation
 
 

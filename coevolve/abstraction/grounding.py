@@ -23,7 +23,18 @@ from coevolve.environments.protocol import Opened, Tool
 from coevolve.provenance import Source, alike, at, identity, output, sources
 from coevolve.records import Call, Exploration, Start, Step
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 ROW_SLOT = re.compile(r"\{([\w.]+)\}")
 """A slot of a phrase over a row: a key of it, or a path of keys."""
 
@@ -64,7 +75,9 @@ def trace(exploration: Exploration, opened: Opened, tools: Mapping[str, Tool]) -
         problems.append(_unusable(step, tools))
         for path, source in found.items() if problems[-1] is None else ():
             value = at(step.action.arguments, path)
-            link, problem = _ground(tools, steps, tools[step.action.tool], path, value, source, opened)
+            link, problem = _ground(
+                tools, steps, tools[step.action.tool], path, value, source, opened
+            )
             if link:
                 links[-1][path] = link
             problems[-1] = problems[-1] or problem
@@ -93,7 +106,9 @@ def _ground(
     if source.step is not None:
         spoken = (tool.language is None and known) or _literal(tool, path)
         phrase = None if spoken else reference(tools, steps[source.step], source.path, tool.app)
-        if phrase and (alike(path, source.path) or not (phrase.names_row or _identifies(phrase, path))):
+        if phrase and (
+            alike(path, source.path) or not (phrase.names_row or _identifies(phrase, path))
+        ):
             return source, None
         return None, None if known else "unknowable"
     only = tool.language is not None and path[0] in tool.language.lookup_only
@@ -172,7 +187,9 @@ def _template(tool: Tool, call: Call, names: Sequence[str]) -> str | None:
     if tool.language is None:
         return _described(tool, call, names)
     refer = tool.language.refer
-    return next((refer[key] for key in (".".join(names), names[-1] if names else "") if key in refer), None)
+    return next(
+        (refer[key] for key in (".".join(names), names[-1] if names else "") if key in refer), None
+    )
 
 
 def _described(tool: Tool, call: Call, names: Sequence[str]) -> str:

@@ -28,7 +28,9 @@ from coevolve.records import Call, Step
 FEW = 4
 """Members of an enum that is a choice of ways (on, off, auto), which a request makes without naming one."""
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
-_MONTHS = "January February March April May June July August September October November December".split()
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
 _QUOTES = str.maketrans("‘’“”–", "''\"\"-")
 
 
@@ -53,7 +55,10 @@ def unseen(
             given = [path for path, source in found.items() if source.step is None]
             calls = [(step.action.tool, step.action.arguments, given)]
         else:
-            calls = [(tool, said, [(name,) for name in said]) for tool, said in spoken(step.action, tools)]
+            calls = [
+                (tool, said, [(name,) for name in said])
+                for tool, said in spoken(step.action, tools)
+            ]
         for tool, arguments, paths in calls:
             for path in paths:
                 if not _grounded(tools[tool], arguments, path, text, shown):
@@ -61,7 +66,9 @@ def unseen(
         shown.append(_told(step.observation))
 
 
-def _grounded(tool: Tool, arguments: dict[str, Any], path: tuple, text: str, shown: Sequence[str]) -> bool:
+def _grounded(
+    tool: Tool, arguments: dict[str, Any], path: tuple, text: str, shown: Sequence[str]
+) -> bool:
     value = at(arguments, path)
     return (
         _nothing_to_find(value, arguments[path[0]], path, tool)
@@ -106,7 +113,11 @@ def _forms(value: str) -> Iterator[str]:
             for name in (_MONTHS[month - 1], _MONTHS[month - 1][:3]):
                 for number in (str(day), _ordinal(day)):
                     yield from (f"{name} {number}, {year}", f"{name} {number} {year}")
-                    yield from (f"{number} {name} {year}", f"{number} of {name} {year}", f"{number} of {name}, {year}")
+                    yield from (
+                        f"{number} {name} {year}",
+                        f"{number} of {name} {year}",
+                        f"{number} of {name}, {year}",
+                    )
 
 
 def _ordinal(day: int) -> str:
@@ -130,5 +141,13 @@ def _shows(shown: Sequence[str], text: str, value: Any) -> bool:
         return False
     if any(says(observation, value) for observation in shown):
         return True
-    parts = [part for part in value.split("/") if part not in ("", ".", "..")] if isinstance(value, str) else []
-    return "/" in str(value) and bool(parts) and all(any(says(t, part) for t in (text, *shown)) for part in parts)
+    parts = (
+        [part for part in value.split("/") if part not in ("", ".", "..")]
+        if isinstance(value, str)
+        else []
+    )
+    return (
+        "/" in str(value)
+        and bool(parts)
+        and all(any(says(t, part) for t in (text, *shown)) for part in parts)
+    )

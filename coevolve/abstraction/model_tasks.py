@@ -18,7 +18,17 @@ from coevolve.environments.protocol import Opened, Tool
 from coevolve.environments.replay import Episode, Job, Work, outcome
 from coevolve.environments.said import said
 from coevolve.provenance import Source, sources
-from coevolve.records import Author, Call, Exploration, Lineage, Origin, Step, Task, Verifier, task_id
+from coevolve.records import (
+    Author,
+    Call,
+    Exploration,
+    Lineage,
+    Origin,
+    Step,
+    Task,
+    Verifier,
+    task_id,
+)
 
 
 class Group(NamedTuple):
@@ -29,7 +39,9 @@ class Group(NamedTuple):
     """How a session in each one's start state opens."""
 
 
-def judge(proposal: Proposal, group: Group, pool: Pool, model: str, least: float) -> Work[Task | Reject]:
+def judge(
+    proposal: Proposal, group: Group, pool: Pool, model: str, least: float
+) -> Work[Task | Reject]:
     """The task of a proposal, or the reject. `least` is the confidence below which a proposal is not tried."""
     first, queries = group.explorations[0].id, [turn.query for turn in proposal.turns]
     try:
@@ -37,11 +49,15 @@ def judge(proposal: Proposal, group: Group, pool: Pool, model: str, least: float
             raise Ungrounded("low_confidence", f"{proposal.confidence:g}")
         if not 0 <= proposal.exploration < len(group.explorations):
             raise Ungrounded("no_such_exploration", str(proposal.exploration))
-        exploration, opened = group.explorations[proposal.exploration], group.opened[proposal.exploration]
+        exploration, opened = (
+            group.explorations[proposal.exploration],
+            group.opened[proposal.exploration],
+        )
         first = exploration.id
         checks.check_form(proposal, pool, opened)
         turns = [
-            [checks.source(action, exploration, pool, opened) for action in turn.solution] for turn in proposal.turns
+            [checks.source(action, exploration, pool, opened) for action in turn.solution]
+            for turn in proposal.turns
         ]
         checks.check_order([number for turn in turns for number, _ in turn])
         executed = yield from checks.execute(exploration, opened, turns, pool)
@@ -56,10 +72,16 @@ def judge(proposal: Proposal, group: Group, pool: Pool, model: str, least: float
 
 
 def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, model: str) -> Task:
-    exploration, opened = group.explorations[proposal.exploration], group.opened[proposal.exploration]
+    exploration, opened = (
+        group.explorations[proposal.exploration],
+        group.opened[proposal.exploration],
+    )
     query, verifier = [turn.query for turn in proposal.turns], Verifier("state")
     composed = sum(action.step is None for turn in proposal.turns for action in turn.solution)
-    context, others = exploration.context, [other.id for other in group.explorations if other.id != exploration.id]
+    context, others = (
+        exploration.context,
+        [other.id for other in group.explorations if other.id != exploration.id],
+    )
     job = Job(exploration.start, executed.solution)
     return Task(
         id=task_id(exploration.env, exploration.start, query, executed.solution, verifier),
@@ -70,7 +92,9 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
         effects=outcome(pool.tools, job, Episode(opened, executed.results)),
         origin=Origin("synthesis", exploration.iteration, exploration.mode, context.signal_kind),
         lineage=Lineage(
-            [context.signal] if context.signal else [], [exploration.id, *others], list(exploration.rollouts)
+            [context.signal] if context.signal else [],
+            [exploration.id, *others],
+            list(exploration.rollouts),
         ),
         author=Author(model, proposal.guideline, proposal.confidence, composed),
         verifier=verifier,
@@ -86,12 +110,22 @@ def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) ->
     kinds = []
     origins = sources(executed.steps, {name: tool.app for name, tool in tools.items()})
     for turn in range(len(query)):
-        here = [i for i, step in enumerate(executed.steps) if step.turn == turn and isinstance(step.action, Call)]
-        goals = [i for i in here if executed.steps[i].effects or tools[executed.steps[i].action.tool].checked]
+        here = [
+            i
+            for i, step in enumerate(executed.steps)
+            if step.turn == turn and isinstance(step.action, Call)
+        ]
+        goals = [
+            i
+            for i in here
+            if executed.steps[i].effects or tools[executed.steps[i].action.tool].checked
+        ]
         if goals:
             text = "\n".join(query[: turn + 1])
             looked = any(_looks_up(executed.steps[i], origins[i], text, tools) for i in here)
-            kinds.append(f"{_asked(executed, here, goals[-1], tools)}/{'lookup' if looked else 'given'}")
+            kinds.append(
+                f"{_asked(executed, here, goals[-1], tools)}/{'lookup' if looked else 'given'}"
+            )
     return "+".join(kinds)
 
 
@@ -105,6 +139,11 @@ def _asked(executed: Executed, here: Sequence[int], goal: int, tools: Mapping[st
     return own.name
 
 
-def _looks_up(step: Step, origins: Mapping[tuple, Source], text: str, tools: Mapping[str, Tool]) -> bool:
+def _looks_up(
+    step: Step, origins: Mapping[tuple, Source], text: str, tools: Mapping[str, Tool]
+) -> bool:
     tool, arguments = tools[step.action.tool], step.action.arguments
-    return any(source.step is not None and not said(arguments, path, tool, text) for path, source in origins.items())
+    return any(
+        source.step is not None and not said(arguments, path, tool, text)
+        for path, source in origins.items()
+    )

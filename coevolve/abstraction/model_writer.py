@@ -77,7 +77,9 @@ def write(
     prompt = load("abstract", writer.prompts)
     known, groups = Known(), contexts(explorations)
     for begin in range(0, len(groups), CHUNK):
-        for found in _chunk(groups[begin : begin + CHUNK], environment, writer, prompt, journal, losses):
+        for found in _chunk(
+            groups[begin : begin + CHUNK], environment, writer, prompt, journal, losses
+        ):
             yield from known.taken(found, reject)
 
 
@@ -86,7 +88,9 @@ def contexts(explorations: Iterable[Exploration]) -> list[list[Exploration]]:
     groups: dict[tuple, list[Exploration]] = {}
     for exploration in explorations:
         signal = exploration.context.signal
-        groups.setdefault((exploration.env, signal) if signal else (exploration.id,), []).append(exploration)
+        groups.setdefault((exploration.env, signal) if signal else (exploration.id,), []).append(
+            exploration
+        )
     return list(groups.values())
 
 
@@ -105,7 +109,9 @@ def _chunk(
     done = {_key(group): journal.get(_key(group), Found) for group in chunk}
     for env in sorted({group[0].env for group in chunk if done[_key(group)] is None}):
         missing = [group for group in chunk if group[0].env == env and done[_key(group)] is None]
-        environment(env).compare([exploration.env_version for group in missing for exploration in group])
+        environment(env).compare(
+            [exploration.env_version for group in missing for exploration in group]
+        )
         found = _written(missing, environment(env), writer, prompt)
         for group, result in zip(missing, found, strict=True):
             done[_key(group)] = result
@@ -114,15 +120,23 @@ def _chunk(
     return counted([done[_key(group)] for group in chunk], losses)
 
 
-def _written(groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: Prompt) -> list[Found]:
+def _written(
+    groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: Prompt
+) -> list[Found]:
     """Asks for the proposals of all groups, then judges all of them in one batch."""
     opened = [_opened(group, pool) for group in groups]
-    answers = list(writer.models.each(zip(groups, opened, strict=True), lambda pair: _ask(*pair, pool, writer, prompt)))
+    answers = list(
+        writer.models.each(
+            zip(groups, opened, strict=True), lambda pair: _ask(*pair, pool, writer, prompt)
+        )
+    )
     works, owners, rejects = [], [], [[] for _ in groups]
     for number, (group, state, answer) in enumerate(zip(groups, opened, answers, strict=True)):
         for item in answer:
             if isinstance(item, Proposal):
-                works.append(judge(item, Group(group, state), pool, writer.model, writer.min_confidence))
+                works.append(
+                    judge(item, Group(group, state), pool, writer.model, writer.min_confidence)
+                )
                 owners.append(number)
             else:
                 rejects[number].append(item)
@@ -139,7 +153,11 @@ def _opened(group: list[Exploration], pool: Pool) -> list[Opened] | Fault:
 
 
 async def _ask(
-    group: list[Exploration], opened: list[Opened] | Fault, pool: Pool, writer: ModelWriter, prompt: Prompt
+    group: list[Exploration],
+    opened: list[Opened] | Fault,
+    pool: Pool,
+    writer: ModelWriter,
+    prompt: Prompt,
 ) -> list[Proposal | Reject]:
     """The proposals for a context, and rejects in place of what is none."""
     first = group[0].id
@@ -161,7 +179,13 @@ async def _ask(
             budget=EVIDENCE_TOKENS,
         )
     except (BadReply, Full) as error:
-        return [Reject(first, LOST if isinstance(error, BadReply) else "too_long_for_model", detail=str(error))]
+        return [
+            Reject(
+                first,
+                LOST if isinstance(error, BadReply) else "too_long_for_model",
+                detail=str(error),
+            )
+        ]
     return [_reject(first, item) if isinstance(item, Refused) else item for item in found]
 
 

@@ -101,7 +101,9 @@ async def propose(
         ],
         tools=[f"{tool.name}: {tool.description}" for tool in _used(group, tools)],
     )
-    asked = replace(request, messages=[{"role": "user", "content": text}], prompt_version=prompt.version)
+    asked = replace(
+        request, messages=[{"role": "user", "content": text}], prompt_version=prompt.version
+    )
     try:
         return list((await models.ask(asked, Proposals)).tasks[:most])
     except Rejected as error:
@@ -130,7 +132,12 @@ def salvage(error: Rejected) -> Iterator[Proposal | Refused]:
 
 def known(opened: Opened, tools: Mapping[str, Tool]) -> dict[str, list[Any]]:
     """What the user of a start state knows, by parameter, as far as these tools take it."""
-    names = {key for t in tools.values() for p in t.parameters.get("properties", {}) for key in (p, f"{t.name}.{p}")}
+    names = {
+        key
+        for t in tools.values()
+        for p in t.parameters.get("properties", {})
+        for key in (p, f"{t.name}.{p}")
+    }
     return {key: values[:VALUES] for key, values in opened.values.items() if key in names}
 
 
@@ -140,4 +147,10 @@ def _called(exploration: Exploration, tools: Mapping[str, Tool]) -> dict[str, To
 
 
 def _used(group: Sequence[Exploration], tools: Mapping[str, Tool]) -> list[Tool]:
-    return list({name: tool for exploration in group for name, tool in _called(exploration, tools).items()}.values())
+    return list(
+        {
+            name: tool
+            for exploration in group
+            for name, tool in _called(exploration, tools).items()
+        }.values()
+    )

@@ -28,9 +28,7 @@ from coevolve.environments.protocol import Tool
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _TOOL = r"\s+(?:tool|function|command|API)\b"
-_CALLING = (
-    r"\b(?:us(?:e|es|ing)|via|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+(?:the\s+)?[\"'`]?"
-)
+_CALLING = r"\b(?:us(?:e|es|ing)|via|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+(?:the\s+)?[\"'`]?"
 _INVOKING = r"\b(?:call(?:s|ing)?|invok(?:e|es|ing))\s+(?:the\s+)?"
 _RUNNING = r"\b(?:run(?:s|ning)?|execut(?:e|es|ing)|invok(?:e|es|ing))\s+"
 _JOINT = r"(?:\.|_+|\s+\.\s*|\s*(?:->|::)\s*)"
@@ -45,7 +43,9 @@ SHELL = frozenset(
 """Words of shells that English has not."""
 COMMANDS = frozenset("cat diff echo head tail touch".split())
 """Words of both, which nobody says right before a file or a flag."""
-LOOKALIKES = str.maketrans("аеорсухіјѕԁһԛԝмтнкв" + "οανικτυρχɡɑı", "aeopcyxijsdhqwmthkb" + "oavikturxgai")
+LOOKALIKES = str.maketrans(
+    "аеорсухіјѕԁһԛԝмтнкв" + "οανικτυρχɡɑı", "aeopcyxijsdhqwmthkb" + "oavikturxgai"
+)
 SQUASHED = 10
 """Letters from which on a name without its joints ("createticket") is no ordinary word."""
 VERBS = frozenset(
@@ -60,8 +60,13 @@ VERBS = frozenset(
 def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> str | None:
     """The tool or parameter that a text names; a plain word only where it is written as a call or called a tool."""
     text = _plain(text)
-    parameters = sorted({n for tool in tools.values() for n in tool.parameters.get("properties", {})})
-    for names, pattern in ((offered, _written), ([n for n in parameters if _IDENTIFIER.search(n)], _parameter)):
+    parameters = sorted(
+        {n for tool in tools.values() for n in tool.parameters.get("properties", {})}
+    )
+    for names, pattern in (
+        (offered, _written),
+        ([n for n in parameters if _IDENTIFIER.search(n)], _parameter),
+    ):
         for name in names:
             if pattern(_plain(name)).search(text):
                 return name
@@ -69,7 +74,9 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
         given = next((n for n in parameters if len(n) > 2 and _given(n).search(text)), None)
         if given:
             return given
-    return next((name for name in offered if any(pattern.search(text) for pattern in _in_words(name))), None)
+    return next(
+        (name for name in offered if any(pattern.search(text) for pattern in _in_words(name))), None
+    )
 
 
 def _plain(text: str) -> str:
@@ -77,7 +84,9 @@ def _plain(text: str) -> str:
     if text.isascii():
         return text
     whole = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in whole if unicodedata.category(c) not in ("Cf", "Mn")).translate(LOOKALIKES)
+    return "".join(c for c in whole if unicodedata.category(c) not in ("Cf", "Mn")).translate(
+        LOOKALIKES
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -143,6 +152,10 @@ def _in_words(name: str) -> tuple[re.Pattern[str], ...]:
         patterns.append(rf"{_USING}{said}\b|\b{said}{_TOOL}")
     if dot:
         both = r"[\s-]+".join([*_words(app), *words])
-        patterns.append(rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b|(?<![\w.]){re.escape(last)}{_CALL}")
-        patterns.append(rf"{_INVOKING}`?{said}`?(?:\(|\s+(?:with|on|from|in|for)\b)|{_CALLING}(?<=`){said}`")
+        patterns.append(
+            rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b|(?<![\w.]){re.escape(last)}{_CALL}"
+        )
+        patterns.append(
+            rf"{_INVOKING}`?{said}`?(?:\(|\s+(?:with|on|from|in|for)\b)|{_CALLING}(?<=`){said}`"
+        )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

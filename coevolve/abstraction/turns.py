@@ -58,11 +58,18 @@ def _clauses(trace: Trace, tools: Mapping[str, Tool], found: Slice) -> list[int]
         index
         for index, call in found.calls.items()
         if asked_for(tools[call.tool])
-        and (index not in consumed or found.results[index].effects or index in found.goals or index in found.core)
+        and (
+            index not in consumed
+            or found.results[index].effects
+            or index in found.goals
+            or index in found.core
+        )
     ]
 
 
-def _completion(tools: Mapping[str, Tool], found: Slice, clause: int, clauses: list[int]) -> int | None:
+def _completion(
+    tools: Mapping[str, Tool], found: Slice, clause: int, clauses: list[int]
+) -> int | None:
     """The step at which the clause reaches its goal: itself, or the helper of its app whose effects follow it before the next
     clause of that app; None for a clause without a goal."""
     if found.results[clause].effects or clause in found.goals:
@@ -77,7 +84,9 @@ def _completion(tools: Mapping[str, Tool], found: Slice, clause: int, clauses: l
     return None
 
 
-def _places(trace: Trace, found: Slice, turns: list[Turn], completed: Mapping[int, int | None]) -> dict[int, int]:
+def _places(
+    trace: Trace, found: Slice, turns: list[Turn], completed: Mapping[int, int | None]
+) -> dict[int, int]:
     """Index of the turn of each call; from the last call to the first, so that who uses a call is placed before it."""
     place = {clause: number for number, turn in enumerate(turns) for clause in turn.clauses}
     users = {index: [] for index in found.calls}
@@ -102,5 +111,12 @@ def _helper_place(index: int, turns: list[Turn], completed: Mapping[int, int | N
 
 
 def _informed_in_time(trace: Trace, turns: list[Turn]) -> bool:
-    order = {index: position for position, index in enumerate(index for turn in turns for index in turn.calls)}
-    return all(order[source.step] < order[index] for index in order for source in trace.links[index].values())
+    order = {
+        index: position
+        for position, index in enumerate(index for turn in turns for index in turn.calls)
+    }
+    return all(
+        order[source.step] < order[index]
+        for index in order
+        for source in trace.links[index].values()
+    )

@@ -15,7 +15,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coevolve.abstraction.goals import Slice
-from coevolve.abstraction.grounding import ROW_SLOT, Reference, Trace, reference, row_words, sentence
+from coevolve.abstraction.grounding import (
+    ROW_SLOT,
+    Reference,
+    Trace,
+    reference,
+    row_words,
+    sentence,
+)
 from coevolve.abstraction.turns import Turn
 from coevolve.environments.protocol import Language, Tool
 from coevolve.provenance import Source, at, identity, output
@@ -56,19 +63,28 @@ class Writer:
     def names_tool(self, text: str) -> bool:
         """Whether it holds a tool's name; a name that is a plain word of the language may occur."""
         offered = self._trace.opened.tools or self._tools
-        return any(re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text) for n in offered if _IDENTIFIER.search(n))
+        return any(
+            re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text)
+            for n in offered
+            if _IDENTIFIER.search(n)
+        )
 
     def lookup(self, index: int) -> bool:
         """Whether an argument of the call has to be looked up, beyond the key behind a name."""
         step, app = self._trace.steps, self._tools[self._found.calls[index].tool].app
-        found = (reference(self._tools, step[s.step], s.path, app) for s in self._trace.links[index].values())
+        found = (
+            reference(self._tools, step[s.step], s.path, app)
+            for s in self._trace.links[index].values()
+        )
         return any(not phrase.bare for phrase in found)
 
     def _clause(self, index: int) -> str:
         call = self._found.calls[index]
         tool = self._tools[call.tool]
         if tool.language is None:
-            said = ", ".join(f"{_spaced(name)}: {self._said(index, name)}" for name in call.arguments)
+            said = ", ".join(
+                f"{_spaced(name)}: {self._said(index, name)}" for name in call.arguments
+            )
             return sentence(tool) + (f" ({said})" if said else "")
         fitting = [t for t in tool.language.do if not self._unsaid(index, t)]
         if not fitting:
@@ -76,7 +92,9 @@ class Writer:
         template = self._rng.choice(fitting)
         slots = set(_SLOT.findall(template))
         extra = [
-            _appended(tool.language, call, name) for name in tool.parameters.get("properties", {}) if name not in slots
+            _appended(tool.language, call, name)
+            for name in tool.parameters.get("properties", {})
+            if name not in slots
         ]
         return self._filled(index, template + "".join(extra))
 
@@ -84,8 +102,14 @@ class Writer:
         """Whether the template has a slot without an argument, or leaves an argument unsaid."""
         call = self._found.calls[index]
         tool, slots = self._tools[call.tool], set(_SLOT.findall(template))
-        rest = [name for name in call.arguments if name not in slots and name not in tool.language.optional]
-        return not slots <= set(call.arguments) or any(not _default(tool, name, call.arguments[name]) for name in rest)
+        rest = [
+            name
+            for name in call.arguments
+            if name not in slots and name not in tool.language.optional
+        ]
+        return not slots <= set(call.arguments) or any(
+            not _default(tool, name, call.arguments[name]) for name in rest
+        )
 
     def _check_unasked(self, index: int, text: str) -> None:
         """What nobody asks for in a clause still needs its given arguments said: in this turn, by the phrase it informs."""
@@ -111,7 +135,9 @@ class Writer:
         if isinstance(value, list) and _key(value) in words:
             return words[_key(value)]
         if isinstance(value, list) and (name,) not in self._trace.links[index]:
-            return _listed([self._member(index, (name, place), v, words) for place, v in enumerate(value)])
+            return _listed(
+                [self._member(index, (name, place), v, words) for place, v in enumerate(value)]
+            )
         return self._member(index, (name,), value, words)
 
     def _member(self, index: int, path: tuple, value: Any, words: Mapping[str, str]) -> str:
@@ -129,7 +155,11 @@ class Writer:
             return self._row_phrase(source, phrase)
         for name in _SLOT.findall(phrase.template):
             inner = self._trace.links[source.step].get((name,))
-            if inner and not phrase.template.endswith(f"{{{name}}}") and not self._reference(source.step, inner).bare:
+            if (
+                inner
+                and not phrase.template.endswith(f"{{{name}}}")
+                and not self._reference(source.step, inner).bare
+            ):
                 raise Unsayable("nested_lookup")
         if self._ambiguous(source, _SLOT.findall(phrase.template)):
             raise Unsayable("ambiguous_reference")
@@ -142,15 +172,27 @@ class Writer:
             raise Unsayable("unknowable")
         key, meant = source.path[-1], identity(at(told, source.path))
         observed = [*self._trace.steps, *self._found.results.values()]
-        rows = (row for one in observed if one.error is None for row in objects(output(one.observation)) if key in row)
-        if any(row_words(phrase.template, row, ()) == words and identity(row[key]) != meant for row in rows):
+        rows = (
+            row
+            for one in observed
+            if one.error is None
+            for row in objects(output(one.observation))
+            if key in row
+        )
+        if any(
+            row_words(phrase.template, row, ()) == words and identity(row[key]) != meant
+            for row in rows
+        ):
             raise Unsayable("ambiguous_reference")
         return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
     def _ambiguous(self, source: Source, slots: list[str]) -> bool:
         """Whether another call of the tool that the phrase describes as well told another value in that place."""
         calls, results = self._found.calls, self._found.results
-        tool, said = calls[source.step].tool, [calls[source.step].arguments.get(slot) for slot in slots]
+        tool, said = (
+            calls[source.step].tool,
+            [calls[source.step].arguments.get(slot) for slot in slots],
+        )
         told = _told(results[source.step].observation, source.path)
         return any(
             call.tool == tool
@@ -168,7 +210,9 @@ def objects(value: Any) -> Iterator[dict]:
     """The objects in a parsed output, at any depth."""
     if isinstance(value, dict):
         yield value
-    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for member in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from objects(member)
 
 
@@ -181,7 +225,9 @@ def _told(observation: str, path: tuple) -> Any:
 
 
 def _appended(language: Language, call: Call, name: str) -> str:
-    return language.optional.get(name, "") if name in call.arguments else language.absent.get(name, "")
+    return (
+        language.optional.get(name, "") if name in call.arguments else language.absent.get(name, "")
+    )
 
 
 def _default(tool: Tool, name: str, value: Any) -> bool:

@@ -56,7 +56,13 @@ class ProgramPolicy:
         for chunk in chunks(episodes, at_once(CHUNK, pool)):
             open_all(chunk, pool)
             while live := [e for e in chunk if not e.done]:
-                advance([(e, Reply({"role": "assistant", "content": self._program(e, pool)})) for e in live], pool)
+                advance(
+                    [
+                        (e, Reply({"role": "assistant", "content": self._program(e, pool)}))
+                        for e in live
+                    ],
+                    pool,
+                )
             finish_all(chunk, pool)
             yield from chunk
 
@@ -64,8 +70,15 @@ class ProgramPolicy:
 class LocalPolicy:
     """`temperature` 0 decodes greedily."""
 
-    def __init__(self, name: str, model: LocalModel, temperature: float = 1.0, style: Style = TOOLS):
-        self.name, self.model, self.temperature, self.style = style.label(name), model, temperature, style
+    def __init__(
+        self, name: str, model: LocalModel, temperature: float = 1.0, style: Style = TOOLS
+    ):
+        self.name, self.model, self.temperature, self.style = (
+            style.label(name),
+            model,
+            temperature,
+            style,
+        )
         self.rows = min(CHUNK, model.rows)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
@@ -93,7 +106,9 @@ class LocalPolicy:
             episode.tokens = row
             episode.usage = Usage(prompt_tokens=len(row.mask) - sampled, completion_tokens=sampled)
 
-    def _respond(self, episodes: list[Episode], turns: list[Turn], pool: Pool) -> list[list[int] | None]:
+    def _respond(
+        self, episodes: list[Episode], turns: list[Turn], pool: Pool
+    ) -> list[list[int] | None]:
         """Plays out the replies that just ended; returns the tokens that follow each, None where the episode is over."""
         replies = [Reply({"role": "assistant", "content": t.text}, t.truncated) for t in turns]
         advance(list(zip(episodes, replies, strict=True)), pool)
@@ -125,13 +140,19 @@ class ServerPolicy:
     ):
         self.name, self._models, self.style = style.label(model), models, style
         self._request = Request(
-            model=model, messages=[], temperature=temperature, max_tokens=max_turn_tokens, may_be_silent=True
+            model=model,
+            messages=[],
+            temperature=temperature,
+            max_tokens=max_turn_tokens,
+            may_be_silent=True,
         )
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
         schemas = Schemas(pool, self.style)
         width = pool.description.limits.sessions
-        yield from self._models.each(episodes, lambda episode: self._play(episode, pool, schemas), width)
+        yield from self._models.each(
+            episodes, lambda episode: self._play(episode, pool, schemas), width
+        )
 
     async def _play(self, episode: Episode, pool: Pool, schemas: Schemas) -> Episode:
         episode.retold = True
@@ -152,7 +173,11 @@ class ServerPolicy:
     def _next(self, episode: Episode, tools: list[dict]) -> Request:
         seed = _number(f"{episode.key}-{episode.replies}")
         return msgspec.structs.replace(
-            self._request, messages=list(episode.messages), tools=tools, sample=episode.sample, seed=seed
+            self._request,
+            messages=list(episode.messages),
+            tools=tools,
+            sample=episode.sample,
+            seed=seed,
         )
 
 
@@ -173,7 +198,9 @@ class Schemas:
             return []
         names = tuple(map(tuple, episode.offers()))
         if names not in self._built:
-            self._built[names] = self._style.schemas(*([self._pool.tools[n] for n in part] for part in names))
+            self._built[names] = self._style.schemas(
+                *([self._pool.tools[n] for n in part] for part in names)
+            )
         return self._built[names]
 
 
@@ -191,7 +218,9 @@ def at_once(most: int, pool: Pool) -> int:
 def open_all(episodes: list[Episode], pool: Pool) -> None:
     """Opens a session for each episode, in one batch."""
     for episode, opened in zip(
-        episodes, pool.open([e.task.start for e in episodes], [e.task.query for e in episodes]), strict=True
+        episodes,
+        pool.open([e.task.start for e in episodes], [e.task.query for e in episodes]),
+        strict=True,
     ):
         if _is_fault(opened):
             refused = REFUSED if opened.kind == "bad_request" else ""
@@ -220,7 +249,9 @@ def _observe(episode: Episode, results: list[Result] | Fault) -> None:
 def finish_all(episodes: list[Episode], pool: Pool) -> None:
     """Grades what can be graded, in one batch, and closes all sessions."""
     graded = [e for e in episodes if e.gradable]
-    for episode, verdict in zip(graded, pool.evaluate([(e.session, e.task) for e in graded]), strict=True):
+    for episode, verdict in zip(
+        graded, pool.evaluate([(e.session, e.task) for e in graded]), strict=True
+    ):
         if _is_fault(verdict):
             episode.stop("env_error", verdict.message)
         else:

@@ -127,9 +127,13 @@ class Episode:
     def offers(self) -> tuple[list[str], list[str]]:
         """Names of the tools that are offered from the beginning, and of those that turns up to this one have added."""
         opened = self.session.opened
-        added = [name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])]
+        added = [
+            name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])
+        ]
         first = [name for name in opened.tools if name in self.tools or not self.tools]
-        return first or list(self.tools), [name for name in added if name in self.tools or not self.tools]
+        return first or list(self.tools), [
+            name for name in added if name in self.tools or not self.tools
+        ]
 
     def reply(self, reply: Reply) -> list[Action]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
@@ -143,7 +147,11 @@ class Episode:
         if reply.truncated:
             self.stop("max_tokens")
             return []
-        parsed = self._parse_code(reply) if self.acts_in_code else parse_message(reply.message, self.tools)
+        parsed = (
+            self._parse_code(reply)
+            if self.acts_in_code
+            else parse_message(reply.message, self.tools)
+        )
         if parsed.issues:
             self._misread(parsed)
             return []
@@ -155,7 +163,9 @@ class Episode:
     def observe(self, results: list[Result]) -> None:
         """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
         reply = self.messages[-1]
-        self.messages += self.style.results(reply, self._running, [result.observation for result in results])
+        self.messages += self.style.results(
+            reply, self._running, [result.observation for result in results]
+        )
         for action, result in zip(self._running, results, strict=False):
             self._add(action, result)
             if result.fatal:
@@ -172,9 +182,13 @@ class Episode:
     def grade(self, verdict: Graded) -> None:
         self._verdict = verdict
 
-    def record(self, *, policy: str, iteration: int, step: int, seed: int, keep_tokens: bool = False) -> Rollout:
+    def record(
+        self, *, policy: str, iteration: int, step: int, seed: int, keep_tokens: bool = False
+    ) -> Rollout:
         """The finished episode."""
-        verdict = self._verdict if self._verdict and self.gradable else Graded(success=False, score=0.0)
+        verdict = (
+            self._verdict if self._verdict and self.gradable else Graded(success=False, score=0.0)
+        )
         failed = self._failed
         task, row = self.task, self.tokens if keep_tokens else None
         return Rollout(
@@ -212,7 +226,11 @@ class Episode:
         self._wordy = found == Read(None)
         if self._wordy and not wordy:
             found = Read(None, Issue("no_code", NO_CODE))
-        return Parsed([found.code] if found.code is not None else [], text, [found.issue] if found.issue else [])
+        return Parsed(
+            [found.code] if found.code is not None else [],
+            text,
+            [found.issue] if found.issue else [],
+        )
 
     def _called(self, action: Action, result: Result) -> list[str]:
         """Names of the tools that an action called: of code those that the environment says, else those that its text calls;
@@ -258,7 +276,9 @@ class Episode:
         else:
             names = self.session.opened.later.get(str(self.turn), [])
             added = [self.tools[name] for name in names if name in self.tools]
-            self.messages.append(self.style.next(self.task.query[self.turn], added, told=self.retold))
+            self.messages.append(
+                self.style.next(self.task.query[self.turn], added, told=self.retold)
+            )
 
     def _add(self, action: Action, result: Result) -> None:
         self.called += self._called(action, result)

@@ -47,14 +47,18 @@ def solution(episode: Episode, pool: Pool) -> str:
     if episode.acts_in_code:
         return _code_reply(episode, wanted)
     if any(isinstance(action, str) for action in wanted):
-        raise UsageError(f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code")
+        raise UsageError(
+            f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code"
+        )
     return "".join(map(to_text, wanted))
 
 
 def _code_reply(episode: Episode, wanted: list[Action]) -> str:
     """The next block of a solution; an environment of code takes one in each reply."""
     if not isinstance(wanted[0], str):
-        raise UsageError(f"task {episode.task.id}: policy 'solution' replays code, and this solution has calls")
+        raise UsageError(
+            f"task {episode.task.id}: policy 'solution' replays code, and this solution has calls"
+        )
     return code_text(wanted[0])
 
 
@@ -78,9 +82,13 @@ def _written(pool: Pool, call: Call, *, completed: bool = False) -> str:
     if description.actions != "code":
         return to_text(call)
     if description.code is None:
-        raise UsageError(f"{pool.name} takes code as actions and does not say how calls are written as code")
+        raise UsageError(
+            f"{pool.name} takes code as actions and does not say how calls are written as code"
+        )
     return code_text(
-        of_calls(description.code, [call]) if completed else of_calls(replace(description.code, end=""), [call])
+        of_calls(description.code, [call])
+        if completed
+        else of_calls(replace(description.code, end=""), [call])
     )
 
 
@@ -101,12 +109,20 @@ def random_calls(episode: Episode, pool: Pool) -> str:
     return _written(pool, Call(tool.name, arguments))
 
 
-def _value(draw: random.Random, tool: Tool, name: str, schema: dict[str, Any], values: dict[str, list[Any]]) -> Any:
+def _value(
+    draw: random.Random, tool: Tool, name: str, schema: dict[str, Any], values: dict[str, list[Any]]
+) -> Any:
     known = values.get(f"{tool.name}.{name}") or values.get(name) or schema.get("enum")
     if known:
         return draw.choice(known)
-    examples = {"integer": draw.randint(0, 9), "number": draw.randint(0, 90) / 10, "boolean": draw.random() < 0.5}
-    return examples.get(schema.get("type"), {"array": [], "object": {}}.get(schema.get("type"), "x"))
+    examples = {
+        "integer": draw.randint(0, 9),
+        "number": draw.randint(0, 90) / 10,
+        "boolean": draw.random() < 0.5,
+    }
+    return examples.get(
+        schema.get("type"), {"array": [], "object": {}}.get(schema.get("type"), "x")
+    )
 
 
 PROGRAMS: dict[str, Program] = {

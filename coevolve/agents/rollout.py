@@ -101,13 +101,21 @@ def rollouts(
     if max_steps is not None:
         limits = msgspec.structs.replace(limits, max_steps=max_steps)
     told = told_by(pool, policy.style)
-    episodes = _episodes(tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", told)
+    episodes = _episodes(
+        tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", told
+    )
     for episode in policy.play(episodes, pool):
-        yield episode.record(policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens)
+        yield episode.record(
+            policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens
+        )
 
 
 def resumed(
-    tasks: list[Task], play: Callable[[list[Task]], Iterator[Rollout]], journal: Journal, policy: Policy, samples: int
+    tasks: list[Task],
+    play: Callable[[list[Task]], Iterator[Rollout]],
+    journal: Journal,
+    policy: Policy,
+    samples: int,
 ) -> Iterator[Rollout]:
     """The rollouts of different tasks; those that the journal holds are not played again.
 
@@ -118,7 +126,9 @@ def resumed(
     units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
     keys = [content_id([task.id for task in unit]) for unit in units]
     found = [journal.get(key, list[Rollout]) for key in keys]
-    played = play(list(chain.from_iterable(u for u, f in zip(units, found, strict=True) if f is None)))
+    played = play(
+        list(chain.from_iterable(u for u, f in zip(units, found, strict=True) if f is None))
+    )
     for unit, key, known in zip(units, keys, found, strict=True):
         if known is None:
             known = list(islice(played, len(unit) * samples))
@@ -128,13 +138,21 @@ def resumed(
 
 
 def _episodes(
-    tasks: Iterable[Task], pool: Pool, limits: Limits, samples: int, key: str, group: str, told: Style
+    tasks: Iterable[Task],
+    pool: Pool,
+    limits: Limits,
+    samples: int,
+    key: str,
+    group: str,
+    told: Style,
 ) -> Iterator[Episode]:
     seen: Counter[str] = Counter()
     for task in tasks:
         pool.compare([task.env_version])
         if task.env != pool.name:
-            raise UsageError(f"task {task.id} is of environment {task.env!r}, and this run plays {pool.name!r}")
+            raise UsageError(
+                f"task {task.id} is of environment {task.env!r}, and this run plays {pool.name!r}"
+            )
         if not task.query:
             raise UsageError(f"task {task.id} has no user turn")
         again = seen[task.id]
@@ -142,4 +160,6 @@ def _episodes(
         name = f"{group}-{task.id}" + (f"-{again}" if again else "")
         for sample in range(again * samples, (again + 1) * samples):
             named = f"{key}-{task.id}-{sample}"
-            yield Episode(task, limits, key=named, group=name, sample=sample, tools=pool.tools, style=told)
+            yield Episode(
+                task, limits, key=named, group=name, sample=sample, tools=pool.tools, style=told
+            )

@@ -43,7 +43,15 @@ HELD = ("query", "solution", "start")
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 """What the official executor takes for the name of a function, wherever it stands (`_process_method_calls`)."""
-_THERE = {*dir(builtins), "copy", "importlib", "inspect", "json", "re", "execute_multi_turn_func_call"}
+_THERE = {
+    *dir(builtins),
+    "copy",
+    "importlib",
+    "inspect",
+    "json",
+    "re",
+    "execute_multi_turn_func_call",
+}
 """Names that mean something where the official executor evaluates a call."""
 _NEVER_RUN = {"too_large"}
 """Errors of calls that the environment refused and the official executor would run for minutes."""
@@ -90,7 +98,11 @@ class Names:
 
     def of(self, task: Task) -> str:
         """Raises UsageError for a task of another environment."""
-        if task.start.name and _OFFICIAL.fullmatch(task.start.name) and task.verifier.kind == "official":
+        if (
+            task.start.name
+            and _OFFICIAL.fullmatch(task.start.name)
+            and task.verifier.kind == "official"
+        ):
             self.official[task.start.name] = task.split
             return task.start.name
         config = task.start.config
@@ -151,7 +163,11 @@ def misread(step: Step, functions: set[str]) -> str:
     call = step.action
     if isinstance(call, str):
         return ""
-    odd = [name for name in (call.tool, *call.arguments) if not name.isidentifier() or keyword.iskeyword(name)]
+    odd = [
+        name
+        for name in (call.tool, *call.arguments)
+        if not name.isidentifier() or keyword.iskeyword(name)
+    ]
     if odd:
         return f"{odd[0][:60]!r} is no name, and would be evaluated"
     if call.tool not in functions and (
@@ -180,7 +196,9 @@ def _turns(rollout: Rollout) -> list[list[Any]]:
         if message["role"] != "assistant":
             continue
         calls = [step.action for step in replies.get(i, []) if isinstance(step.action, Call)]
-        turn.append([{c.tool: json.dumps(c.arguments)} for c in calls] or message.get("content") or "")
+        turn.append(
+            [{c.tool: json.dumps(c.arguments)} for c in calls] or message.get("content") or ""
+        )
         cut = i == last and rollout.stop_reason != "done"
         if i not in replies and not cut:
             turns.append(turn)
@@ -222,7 +240,9 @@ def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> Non
         _write(answers_file(directory), (answer(name, task) for name, task in own))
 
 
-def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def write_results(
+    directory: Path, entries: Iterable[dict[str, Any]]
+) -> list[tuple[str, dict[str, Any]]]:
     """Writes results; returns the model folder that each went to. One folder holds an id once."""
     placed: list[tuple[str, dict[str, Any]]] = []
     files: dict[Path, list[dict[str, Any]]] = {}

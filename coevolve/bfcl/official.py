@@ -44,7 +44,9 @@ class Judged(NamedTuple):
         return files.category(self.entry)
 
 
-def judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Path | None = None) -> dict[str, Judged]:
+def judge(
+    rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Path | None = None
+) -> dict[str, Judged]:
     """Rollout id → official verdict. What the official code would misread has none. Files stay in `directory`, if given.
 
     Raises MissingDependency where the environment is not installed, CoevolveError where a score is missing.
@@ -56,7 +58,9 @@ def judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Pat
         return _judge(rollouts, tools, python, Path(temporary))
 
 
-def _judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path, directory: Path) -> dict[str, Judged]:
+def _judge(
+    rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path, directory: Path
+) -> dict[str, Judged]:
     judged: dict[str, Judged] = {}
     names, entries, ids = files.Names(), [], []
     for rollout in rollouts:
@@ -102,12 +106,24 @@ def _run(python: Path, directory: Path) -> None:
 
 def environment(directory: Path) -> dict[str, str]:
     """The official code's environment: no key, and a folder of ours for what it creates as it is imported."""
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH") if key in os.environ}
-    fixed = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", "PYTHONHASHSEED": "0"}
+    kept = {
+        key: os.environ[key]
+        for key in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+        if key in os.environ
+    }
+    fixed = {
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONUTF8": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONHASHSEED": "0",
+    }
     return {**kept, **fixed, "BFCL_PROJECT_ROOT": str(directory), "OPENAI_API_KEY": "none"}
 
 
-def _scores(directory: Path, placed: list[tuple[str, dict[str, Any]]]) -> dict[tuple[str, str], str]:
+def _scores(
+    directory: Path, placed: list[tuple[str, dict[str, Any]]]
+) -> dict[tuple[str, str], str]:
     """(model, id) → error type of the entries that failed, after checking that all entries were scored."""
     expected: dict[tuple[str, str], set[str]] = {}
     for model, entry in placed:
@@ -119,7 +135,13 @@ def _scores(directory: Path, placed: list[tuple[str, dict[str, Any]]]) -> dict[t
             raise CoevolveError(f"the official evaluation wrote no score for {category}")
         head, *wrong = [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
         errors = {entry["id"]: entry["error"].get("error_type", "") for entry in wrong}
-        if head["total_count"] != len(ids) or head["correct_count"] + len(errors) != len(ids) or not set(errors) <= ids:
-            raise CoevolveError(f"the official scores of {category} are not those of the {len(ids)} results written")
+        if (
+            head["total_count"] != len(ids)
+            or head["correct_count"] + len(errors) != len(ids)
+            or not set(errors) <= ids
+        ):
+            raise CoevolveError(
+                f"the official scores of {category} are not those of the {len(ids)} results written"
+            )
         failed |= {(model, id_): error for id_, error in errors.items()}
     return failed

@@ -61,7 +61,9 @@ def answers(path: str, bad: list[jsonl.Bad] | None = None) -> dict[str, list[Lin
 
 def official(pool: Pool) -> dict[str | None, Task]:
     """The environment's own tasks by the names of their entries."""
-    return {task.start.name: task for split in pool.description.held_out for task in pool.tasks(split)}
+    return {
+        task.start.name: task for split in pool.description.held_out for task in pool.tasks(split)
+    }
 
 
 def tasks(
@@ -94,8 +96,14 @@ def selected(directory: Path, pool: Pool) -> list[Task]:
     wanted = [name for names in _listed(path).values() for name in names]
     if strangers := [name for name in wanted if name not in known]:
         raise BadInput(str(path), None, f"no official entry is called {strangers[0]!r}")
-    splits = {name: split for split, names in _listed(files.splits_file(directory)).items() for name in names}
-    return [structs.replace(known[name], split=splits.get(name, known[name].split)) for name in wanted]
+    splits = {
+        name: split
+        for split, names in _listed(files.splits_file(directory)).items()
+        for name in names
+    }
+    return [
+        structs.replace(known[name], split=splits.get(name, known[name].split)) for name in wanted
+    ]
 
 
 def _listed(path: Path) -> dict[str, list[str]]:
@@ -128,7 +136,9 @@ def _check_keys(raw: bytes) -> None:
         raise _Refused("objects or lists lie too deep in one another") from None
 
 
-def _task(entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[str | None, Task]) -> Task:
+def _task(
+    entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[str | None, Task]
+) -> Task:
     if not _ID.fullmatch(entry.id):
         raise _Refused(f"the id {entry.id[:60]!r} is no plain name")
     if len(solved) != 1:
@@ -142,7 +152,9 @@ def _task(entry: Question, solved: list[Line[Answer]], pool: Pool, own: Mapping[
             [text or said for text, said in zip(query, known.query, strict=False)],
             solution,
         ):
-            raise _Refused(f"{entry.id} is an official entry, and not this one: give it an id of its own")
+            raise _Refused(
+                f"{entry.id} is an official entry, and not this one: give it an id of its own"
+            )
         return known
     if "" in query or entry.missed_function or entry.excluded_function:
         raise _Refused(
@@ -172,8 +184,12 @@ def _play(session: Session, solution: list[list[Call]], line: Line[Answer], pool
             raise _Refused(f"{place}: {results.message}")
         for call, result in zip(calls, results, strict=False):
             if result.fatal or result.error in _NEVER_RUN:
-                raise _Refused(f"{place}: {call_text(call)[:200]}: {result.fatal or result.observation}")
-            if name := _misnamed(call, pool.tools[call.tool], (session.start.config or {}).get("state")):
+                raise _Refused(
+                    f"{place}: {call_text(call)[:200]}: {result.fatal or result.observation}"
+                )
+            if name := _misnamed(
+                call, pool.tools[call.tool], (session.start.config or {}).get("state")
+            ):
                 raise _Refused(
                     f"{place}: {call_text(call)[:200]}: {name} is a number, and nothing has this text for an id"
                 )
@@ -182,9 +198,14 @@ def _play(session: Session, solution: list[list[Call]], line: Line[Answer], pool
 def _misnamed(call: Call, tool: Tool, state: Any) -> str | None:
     """A parameter whose number is a text that the start state has nowhere; the environment runs texts in place of ids, since
     official states have some."""
-    types = {name: schema.get("type") for name, schema in tool.parameters.get("properties", {}).items()}
+    types = {
+        name: schema.get("type") for name, schema in tool.parameters.get("properties", {}).items()
+    }
     texts = ((n, value) for n, value in call.arguments.items() if isinstance(value, str))
-    return next((n for n, value in texts if types[n] in ("integer", "number") and not _holds(state, value)), None)
+    return next(
+        (n for n, value in texts if types[n] in ("integer", "number") and not _holds(state, value)),
+        None,
+    )
 
 
 def _holds(value: Any, text: str) -> bool:
@@ -197,7 +218,9 @@ def _query(entry: Question) -> list[str]:
     if not entry.question:
         raise _Refused("no turns")
     for number, turn in enumerate(entry.question, 1):
-        if len(turn) > 1 or any(message.role != "user" or not message.content.strip() for message in turn):
+        if len(turn) > 1 or any(
+            message.role != "user" or not message.content.strip() for message in turn
+        ):
             roles = ", ".join(message.role for message in turn)
             raise _Refused(f"turn {number} must be one message that the user writes, not: {roles}")
     return [turn[0].content if turn else "" for turn in entry.question]
@@ -220,13 +243,17 @@ def _call(text: str, tools: Mapping[str, Tool]) -> Call:
         raise _Refused(f"{call.tool[:60]} is no function of the entry's classes")
     schema = tools[call.tool].parameters
     known, required = schema.get("properties", {}), schema.get("required", [])
-    wrong = [name for name in call.arguments if name not in known] + [n for n in required if n not in call.arguments]
+    wrong = [name for name in call.arguments if name not in known] + [
+        n for n in required if n not in call.arguments
+    ]
     if wrong:
         raise _Refused(f"{call.tool} takes {', '.join(known) or 'nothing'}; see {wrong[0]!r}")
     return call
 
 
-def _record(entry: Question, query: list[str], solution: list[list[Call]], start: Start, version: str) -> Task:
+def _record(
+    entry: Question, query: list[str], solution: list[list[Call]], start: Start, version: str
+) -> Task:
     if entry.coevolve is None:
         return Task(
             id=task_id("bfcl", start, query, solution, Verifier()),
@@ -238,11 +265,17 @@ def _record(entry: Question, query: list[str], solution: list[list[Call]], start
             solution=solution,
             start=start,
         )
-    held: dict[str, Any] = msgspec.to_builtins({"query": query, "solution": solution, "start": start})
+    held: dict[str, Any] = msgspec.to_builtins(
+        {"query": query, "solution": solution, "start": start}
+    )
     try:
         task = msgspec.convert(entry.coevolve | held, Task)
     except msgspec.ValidationError as error:
         raise _Refused(f"coevolve: {error}") from None
-    if task.env not in ENVIRONMENTS or task.id != task_id(task.env, start, query, solution, task.verifier):
-        raise _Refused("changed since it was exported: take its `coevolve` key out, and it is a task of its own")
+    if task.env not in ENVIRONMENTS or task.id != task_id(
+        task.env, start, query, solution, task.verifier
+    ):
+        raise _Refused(
+            "changed since it was exported: take its `coevolve` key out, and it is a task of its own"
+        )
     return task

@@ -34,7 +34,9 @@ OBSERVATION = "COEVOLVE_APPWORLD_OBSERVATION"
 SHORTEST, LONGEST = 500, 1_000_000
 """Bounds of the longest observation, in characters: below, no error would be readable, above, none has ever so many."""
 OFFICIAL, DEMO = "root", "demo"
-APPS = ("admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo").split()
+APPS = (
+    "admin amazon api_docs file_system gmail phone simple_note splitwise spotify supervisor todoist venmo"
+).split()
 _BUILDER = Path(__file__).with_name("workers") / "appworld" / "demo"
 _MARKER = "coevolve-root.json"
 
@@ -69,14 +71,18 @@ def check_options() -> None:
     said = os.environ.get(OBSERVATION, str(LONGEST))
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0
     if not SHORTEST <= number <= LONGEST:
-        raise UsageError(f"{OBSERVATION} is {said!r}; it is a number of characters, {SHORTEST} to {LONGEST}")
+        raise UsageError(
+            f"{OBSERVATION} is {said!r}; it is a number of characters, {SHORTEST} to {LONGEST}"
+        )
 
 
 def missing(root: Path) -> list[str]:
     """What a root lacks for AppWorld to run on it, in words with the place of each; empty when it is whole."""
     data = root / "data"
     if "memory" in str(root.resolve()):
-        return [f"{root}: AppWorld takes a path with 'memory' in it for a database in memory; choose another folder"]
+        return [
+            f"{root}: AppWorld takes a path with 'memory' in it for a database in memory; choose another folder"
+        ]
     if not data.is_dir():
         return [f"{data} is not there; it holds base_dbs, api_docs, datasets and tasks"]
     wanted = [data / "base_dbs" / f"{app}.db" for app in APPS]
@@ -137,7 +143,9 @@ def add_data(source: Path, sha256: str | None = None, say: Say = warn) -> Path:
             else:
                 _run("appworld.bundle", "unpack", str(source), str(beside))
             if problems := missing(beside):
-                raise UsageError(f"{source}: no whole data of appworld: {problems[0].replace(str(beside), '…')}")
+                raise UsageError(
+                    f"{source}: no whole data of appworld: {problems[0].replace(str(beside), '…')}"
+                )
             _finish(beside, where, marker)
     return where
 
@@ -180,11 +188,15 @@ def _data_of(source: Path) -> Path:
     for data in (source / "data", source):
         if (data / "base_dbs").is_dir():
             return data
-    raise UsageError(f"{source}: neither a bundle nor a folder with data of appworld (data/base_dbs, data/tasks, …)")
+    raise UsageError(
+        f"{source}: neither a bundle nor a folder with data of appworld (data/base_dbs, data/tasks, …)"
+    )
 
 
 def _digest() -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_BUILDER.glob("*.py")))).hexdigest()[:16]
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted(_BUILDER.glob("*.py")))
+    ).hexdigest()[:16]
 
 
 def _marker(where: Path) -> dict[str, str] | None:
@@ -215,9 +227,18 @@ def _finish(beside: Path, where: Path, marker: dict[str, str]) -> None:
 
 def _run(module: str, *arguments: str) -> None:
     """A program among the workers, in the benchmark's interpreter. Raises Unreachable with what it said last."""
-    environment = {**os.environ, **install.caches(NAME), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        **install.caches(NAME),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = launch.command(install.python(NAME), module, *arguments)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment
+    )
     if done.returncode:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise Unreachable(f"appworld: {said[-1] if said else f'{module} ended with {done.returncode}'}")
+        raise Unreachable(
+            f"appworld: {said[-1] if said else f'{module} ended with {done.returncode}'}"
+        )

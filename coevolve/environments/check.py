@@ -35,7 +35,9 @@ def check(env: str) -> Iterator[Check]:
     """Starts the environment and yields what was checked."""
     if recipe := _recipe(env):
         problems = install.verify(recipe)
-        yield _check("installed", not problems, "; ".join(problems[:3]) or "every file is its wheel's")
+        yield _check(
+            "installed", not problems, "; ".join(problems[:3]) or "every file is its wheel's"
+        )
     if env == appworld_root.NAME:
         needs = list(_appworld())
         yield from needs
@@ -55,7 +57,9 @@ def _recipe(env: str) -> str | None:
 def _appworld() -> Iterator[Check]:
     """What the AppWorld worker needs of this machine: a kernel that can confine policy code, and data."""
     problem = confine.supported()
-    yield _check("confinement", not problem, problem or "policy code runs behind a filter of system calls")
+    yield _check(
+        "confinement", not problem, problem or "policy code runs behind a filter of system calls"
+    )
     root = appworld_root.place()
     gaps = appworld_root.missing(root)
     failure = f"{'; '.join(gaps)}. The demo world: coevolve env install appworld; official data: --data DIR|BUNDLE"
@@ -78,15 +82,24 @@ def _described(pool: Pool, env: str) -> Iterator[Check]:
         f"tools described twice: {', '.join(double[:5])}" if double else "no tools are described",
     )
     odd = [tool.name for tool in description.tools if tool.parameters.get("type") != "object"]
-    yield _check("schemas", not odd, f"parameters are no JSON Schema of an object: {', '.join(odd[:5])}" if odd else "")
+    yield _check(
+        "schemas",
+        not odd,
+        f"parameters are no JSON Schema of an object: {', '.join(odd[:5])}" if odd else "",
+    )
     if recipe := _recipe(env):
         pinned = install.RECIPES[recipe].version
         yield _check(
-            "version", description.version.split("+")[0] == pinned, f"pinned {pinned}, found {description.version}"
+            "version",
+            description.version.split("+")[0] == pinned,
+            f"pinned {pinned}, found {description.version}",
         )
     same = pool.start(SEED) == pool.start(SEED)
     yield _check(
-        "start", same, "the same seed gives the same start state", "the same seed gives different start states"
+        "start",
+        same,
+        "the same seed gives the same start state",
+        "the same seed gives different start states",
     )
 
 
@@ -102,10 +115,21 @@ def _sessions(pool: Pool) -> Iterator[Check]:
     acting, idle = opened
     answer = _step(pool, idle, Call("no_such_tool"))
     readable = isinstance(answer, Result) and bool(answer.error) and not answer.fatal
-    said = answer.message if isinstance(answer, Fault) else f"{answer.error}: {answer.observation[:80]}"
-    yield _check("unknown tool", readable, said, f"a call of an unknown tool gives no result with an error ({said})")
+    said = (
+        answer.message
+        if isinstance(answer, Fault)
+        else f"{answer.error}: {answer.observation[:80]}"
+    )
+    yield _check(
+        "unknown tool",
+        readable,
+        said,
+        f"a call of an unknown tool gives no result with an error ({said})",
+    )
     actions, faults = _act(pool, acting)
-    yield _check("actions", not faults, "; ".join(faults) or f"{len(actions)} calls until the state changed")
+    yield _check(
+        "actions", not faults, "; ".join(faults) or f"{len(actions)} calls until the state changed"
+    )
     if faults:
         return
     answer = _step(pool, idle, Call("no_such_tool"))
@@ -116,7 +140,11 @@ def _sessions(pool: Pool) -> Iterator[Check]:
     yield from _grades(pool, start, actions, acting, idle)
     pool.close([acting, idle])
     (reopened,) = pool.open([start])
-    failure = f"no session opens after others closed: {reopened.message}" if isinstance(reopened, Fault) else ""
+    failure = (
+        f"no session opens after others closed: {reopened.message}"
+        if isinstance(reopened, Fault)
+        else ""
+    )
     yield _check("close", not failure, "sessions open after others closed", failure)
 
 
@@ -127,7 +155,9 @@ def _step(pool: Pool, session: Session, action: Action) -> Result | Fault:
 
 def _act(pool: Pool, session: Session) -> tuple[list[Action], list[str]]:
     """Calls tools until one has effects; returns the calls, and the faults if there were any."""
-    offered = [pool.tools[n] for n in session.opened.tools if n in pool.tools] or pool.description.tools
+    offered = [
+        pool.tools[n] for n in session.opened.tools if n in pool.tools
+    ] or pool.description.tools
     actions: list[Action] = []
     for tool in sorted(offered, key=lambda tool: tool.read_only)[:MAX_CALLS]:
         action = Call(tool.name, _arguments(tool, session.opened.values))
@@ -152,7 +182,12 @@ def _arguments(tool: Tool, values: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _value(full: str, name: str, schema: dict[str, Any], values: dict[str, list[Any]]) -> Any:
-    known = values.get(full) or values.get(name) or schema.get("enum") or [_BY_TYPE.get(schema.get("type"), "a")]
+    known = (
+        values.get(full)
+        or values.get(name)
+        or schema.get("enum")
+        or [_BY_TYPE.get(schema.get("type"), "a")]
+    )
     return known[0]
 
 
@@ -172,7 +207,9 @@ def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> 
     pool.close([again])
 
 
-def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idle: Session) -> Iterator[Check]:
+def _grades(
+    pool: Pool, start: Start, actions: list[Action], acted: Session, idle: Session
+) -> Iterator[Check]:
     """A task whose solution is what `acted` did: it must be a success there and none where nothing was done."""
     untouched = idle.opened.state
     if pool.description.code and pool.description.code.ends:
@@ -198,4 +235,6 @@ def _grades(pool: Pool, start: Start, actions: list[Action], acted: Session, idl
     lost = f"a session that did the solution's actions is no success: {done.reason or 'no reason given'}"
     yield _check("solution succeeds", done.success, done.reason, lost)
     if acted.log and acted.log[-1][2] != untouched:
-        yield _check("doing nothing fails", not undone.success, undone.reason, "doing nothing is a success")
+        yield _check(
+            "doing nothing fails", not undone.success, undone.reason, "doing nothing is a success"
+        )

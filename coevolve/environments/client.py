@@ -88,7 +88,9 @@ class Pool:
     def __enter__(self) -> Pool:
         self._guard = Guard()
         told: set[str] = set()
-        self._slots = [Slot(self._launch, self._guard, self._limits, told) for _ in range(self._count)]
+        self._slots = [
+            Slot(self._launch, self._guard, self._limits, told) for _ in range(self._count)
+        ]
         self._threads = ThreadPoolExecutor(self._count, "environment") if self._count > 1 else None
         try:
             self.description = self._describe()
@@ -116,9 +118,13 @@ class Pool:
         try:
             description = msgspec.json.decode(answer, type=Description)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise Unreachable(f"{self.name}: describe: the reply is not what the protocol says: {error}") from None
+            raise Unreachable(
+                f"{self.name}: describe: the reply is not what the protocol says: {error}"
+            ) from None
         if description.protocol != PROTOCOL:
-            raise Unreachable(f"{self.name}: speaks protocol {description.protocol}, this coevolve speaks {PROTOCOL}")
+            raise Unreachable(
+                f"{self.name}: speaks protocol {description.protocol}, this coevolve speaks {PROTOCOL}"
+            )
         if odd := [ascii(tool.name)[:80] for tool in description.tools if not is_plain(tool.name)]:
             raise Unreachable(
                 f"{self.name}: describe: no names of tools: {', '.join(odd[:3])}; a name is of letters, digits and _ . : / -, "
@@ -136,12 +142,17 @@ class Pool:
         try:
             own = msgspec.json.decode(answer, type=_OwnTasks).tasks
         except (msgspec.MsgspecError, ValueError) as error:
-            raise Unreachable(f"{self.name}: tasks: the reply is not what the protocol says: {error}") from None
+            raise Unreachable(
+                f"{self.name}: tasks: the reply is not what the protocol says: {error}"
+            ) from None
         return [self._task(task, split) for task in own]
 
     def splits(self) -> str:
         """Its splits and their sizes, in words."""
-        return ", ".join(f"{name} ({n})" for name, n in self.description.splits.items()) or "no tasks of its own"
+        return (
+            ", ".join(f"{name} ({n})" for name, n in self.description.splits.items())
+            or "no tasks of its own"
+        )
 
     def compare(self, versions: Iterable[str]) -> None:
         """Raises UsageError where records were made with another version of the environment than the one that runs: what they
@@ -162,7 +173,9 @@ class Pool:
             )
         if other and not self._compared:
             self._compared = True
-            warn(f"{self.name}: there are records made with version {other}; version {own} is running")
+            warn(
+                f"{self.name}: there are records made with version {other}; version {own} is running"
+            )
 
     def _task(self, own: _OwnTask, split: str) -> Task:
         return Task(
@@ -186,9 +199,13 @@ class Pool:
             return answer.start
         if answer.kind == "unsupported":
             return Start(name="default")
-        raise (UsageError if answer.kind == "bad_request" else Unreachable)(f"{self.name}: {answer.message}")
+        raise (UsageError if answer.kind == "bad_request" else Unreachable)(
+            f"{self.name}: {answer.message}"
+        )
 
-    def open(self, starts: list[Start], queries: list[list[str] | None] | None = None) -> list[Session | Fault]:
+    def open(
+        self, starts: list[Start], queries: list[list[str] | None] | None = None
+    ) -> list[Session | Fault]:
         """A new session from each start state; `queries` are the user's turns, for an environment that wants them."""
         told = queries if queries and self.description.query else [None] * len(starts)
         sessions = []
@@ -196,7 +213,9 @@ class Pool:
             number = next(self._ids)
             sessions.append(Session(f"s{number}", start, self._slots[number % self._count], query))
         requests = [open_request(session, self._limits) for session in sessions]
-        answers = self._run([Job(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)])
+        answers = self._run(
+            [Job(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)]
+        )
         return [a if isinstance(a, Fault) else s for s, a in zip(sessions, answers, strict=True)]
 
     def step(self, requests: list[tuple[Session, int, list[Action]]]) -> list[list[Result] | Fault]:
@@ -228,10 +247,14 @@ class Pool:
             return []
         return session.ended if isinstance(session.ended, Fault) else [session.ended]
 
-    def _one_by_one(self, session: Session, turn: int, actions: list[Action], error: Exception) -> list[Result] | Fault:
+    def _one_by_one(
+        self, session: Session, turn: int, actions: list[Action], error: Exception
+    ) -> list[Result] | Fault:
         """Actions of which some cannot be sent: those fail as the policy's, readably."""
         if len(actions) == 1:
-            observation = f"Error: the arguments cannot be written as JSON ({type(error).__name__})."
+            observation = (
+                f"Error: the arguments cannot be written as JSON ({type(error).__name__})."
+            )
             state = session.log[-1][2] if session.log else session.opened.state
             return [Result(observation=observation, error="bad_argument", state=state)]
         results: list[Result] = []
@@ -274,7 +297,11 @@ class Pool:
         groups = list(places.values())
         answers: list[Any] = [None] * len(jobs)
         runs = [(jobs[group[0]].session.slot, [jobs[p] for p in group]) for group in groups]
-        done = self._threads.map(lambda run: run[0].run(run[1]), runs) if len(runs) > 1 else (s.run(j) for s, j in runs)
+        done = (
+            self._threads.map(lambda run: run[0].run(run[1]), runs)
+            if len(runs) > 1
+            else (s.run(j) for s, j in runs)
+        )
         for group, results in zip(groups, done, strict=True):
             for place, answer in zip(group, results, strict=True):
                 answers[place] = answer

@@ -70,8 +70,12 @@ _SCORES = "BFCL's own scores, no episodes: coevolve evaluate --official"
 
 RECIPES = {
     "bfcl": Recipe("bfcl", "2026.3.23", _BFCL),
-    "bfcl-official": Recipe("bfcl-official", "2026.3.23", (*_BFCL, *_OFFICIAL.split()), purpose=_SCORES),
-    "appworld": Recipe("appworld", "0.1.3.post1", tuple(_APPWORLD.split()), _UNPACK, ("APPWORLD_CACHE",)),
+    "bfcl-official": Recipe(
+        "bfcl-official", "2026.3.23", (*_BFCL, *_OFFICIAL.split()), purpose=_SCORES
+    ),
+    "appworld": Recipe(
+        "appworld", "0.1.3.post1", tuple(_APPWORLD.split()), _UNPACK, ("APPWORLD_CACHE",)
+    ),
 }
 """bfcl: executor and checker need no more than mpmath; the full dependencies are 6 GB and exclude vLLM and verl.
 bfcl-official: what the package's handlers and its evaluation import, without the SDKs of vendors (0.3 GB).
@@ -123,7 +127,9 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
         say(f"installing {name} {recipe.version} into {where}")
         _build(recipe, where, say)
         if recipe.finish and _call([str(_python(where)), "-c", recipe.finish], caches(name)):
-            raise Unreachable(f"{name}: its own installation failed; see above, then run the command again")
+            raise Unreachable(
+                f"{name}: its own installation failed; see above, then run the command again"
+            )
         if problems := _problems(recipe, where):
             raise Unreachable(f"{name}: the installation is damaged: {problems[0]}")
         temporary = where / f"{_MARKER}.tmp"
@@ -169,7 +175,16 @@ def _build(recipe: Recipe, where: Path, say: Callable[[str], None]) -> None:
     uv = shutil.which("uv")
     if uv:
         create = [uv, "venv", "--quiet", "--python", sys.executable, str(where)]
-        fill = [uv, "pip", "install", "--quiet", "--python", str(_python(where)), "--no-deps", *recipe.requirements]
+        fill = [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            str(_python(where)),
+            "--no-deps",
+            *recipe.requirements,
+        ]
         if _call(create) == 0 and _call(fill) == 0:
             return
         say("uv could not do it; trying with pip")
@@ -178,7 +193,15 @@ def _build(recipe: Recipe, where: Path, say: Callable[[str], None]) -> None:
         raise Unreachable(
             "python -m venv failed (on Debian and Ubuntu it is the package python3-venv); uv would do as well"
         )
-    pip = [str(_python(where)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip = [
+        str(_python(where)),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
     if _call([*pip, *recipe.requirements]):
         raise Unreachable(
             f"pip could not install {' '.join(recipe.requirements)}; see above, then run the command again"
@@ -188,13 +211,18 @@ def _build(recipe: Recipe, where: Path, say: Callable[[str], None]) -> None:
 def _call(command: list[str], variables: dict[str, str] | None = None) -> int:
     """Runs a command with its output on stderr; returns its exit code."""
     environment = {**os.environ, **(variables or {})}
-    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, env=environment).returncode
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=2, check=False, env=environment
+    ).returncode
 
 
 def _problems(recipe: Recipe, where: Path) -> list[str]:
     folders = sorted(where.glob("lib/python3*/site-packages/*.dist-info/RECORD"))
     names = (record.parent.name.removesuffix(".dist-info").rpartition("-") for record in folders)
-    records = {_folder(f"{name}=={version}"): record for (name, _, version), record in zip(names, folders, strict=True)}
+    records = {
+        _folder(f"{name}=={version}"): record
+        for (name, _, version), record in zip(names, folders, strict=True)
+    }
     found = []
     for requirement in recipe.requirements:
         record = records.get(_folder(requirement))
@@ -220,7 +248,9 @@ def _damaged(record: Path) -> list[str]:
             except OSError as error:
                 found.append(f"{path}: {error.strerror}")
                 continue
-            actual = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            actual = (
+                base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            )
             if digest != f"sha256={actual}":
                 found.append(f"{path} is not the file of the wheel")
     return found

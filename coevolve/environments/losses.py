@@ -35,7 +35,9 @@ class Losses:
     def stop(self) -> None:
         """Raises Unreachable where everything so far was lost."""
         if self.lost and not self.kept and not self._answered:
-            raise Unreachable(f"all {self.lost} {self.what} met faults of the environment, the last one: {self.fault}")
+            raise Unreachable(
+                f"all {self.lost} {self.what} met faults of the environment, the last one: {self.fault}"
+            )
 
     def end(self, rerun: str = "a rerun tries those again") -> None:
         """Raises Unreachable or Partial where something was lost; to be asked when the output is complete."""

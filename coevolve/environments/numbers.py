@@ -21,22 +21,29 @@ _GROUP = "[,'\u00a0\u202f\u2009]"
 """Between thousands. Between other groups of digits it separates numbers."""
 _NO_NUMBER = r"(?<!\w)\d+(?P<joint>[-/.:])\d+(?:(?P=joint)\d+)+|(?<!\w)\d+[/:]\d+"
 _MINUS = r"(?P<minus>(?:(?<![\w)\]])[-−–]|\b(?i:minus|negative)\s+)[$€£]?)"
-_SIGNED = frozenset("a about and around as at be below by from is it of or than the to was with".split())
+_SIGNED = frozenset(
+    "a about and around as at be below by from is it of or than the to was with".split()
+)
 """Words after which `minus` is a sign; after any other it may take away: "my balance minus 20"."""
 _START = rf"(?<![\w.])(?<![A-Z]-)(?:(?<!\d{_GROUP})|(?!\d{{3}}(?!\d)))"
 _DIGITS = rf"(?!0\d)(?P<digits>(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+|\d+)(?:\.\d+)?)(?:[eE](?P<exponent>[+-]?\d{{1,3}}))?"
 _END = rf"(?!\w|\.\d|{_GROUP}\d{{3}}(?!\d)|\s(?:000|dozen)\b|\s+\d+/\d|\s+and\s+a\s+half\b)"
-_NUMBER = re.compile(rf"{_NO_NUMBER}|(?:{_MINUS}|{_START}){_DIGITS}{_END}(?:\s+(?P<scale>(?i:{'|'.join(_SCALES)}))\b)?")
+_NUMBER = re.compile(
+    rf"{_NO_NUMBER}|(?:{_MINUS}|{_START}){_DIGITS}{_END}(?:\s+(?P<scale>(?i:{'|'.join(_SCALES)}))\b)?"
+)
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
     "nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+_WORDS = {word: value for value, word in enumerate(_SMALL)} | {
+    word: 10 * n for n, word in enumerate(_TENS, 2)
+}
 _OTHER = "point half halves thirds? quarters? fifths? tenths? dozen".split()
 _WORD = rf"(?:{'|'.join([*_WORDS, *_SCALES, *_OTHER])})"
 _SPELLED = re.compile(
-    rf"\b(?P<minus>(?:minus|negative)\s+)?(?P<words>{_WORD}(?:(?:\s+and\s+a\s+|\s+|-){_WORD})*)\b", re.IGNORECASE
+    rf"\b(?P<minus>(?:minus|negative)\s+)?(?P<words>{_WORD}(?:(?:\s+and\s+a\s+|\s+|-){_WORD})*)\b",
+    re.IGNORECASE,
 )
 
 
@@ -64,7 +71,10 @@ def _signed(number: Decimal, found: re.Match[str]) -> Iterator[Decimal]:
     taken_away = sign and sign[0].isalpha() and before and re.fullmatch(r".*[\w%)°]", before[0])
     if not sign or (taken_away and before[0].lower() not in _SIGNED):
         yield number
-    if sign and not (taken_away and (before[0][-1] in "%)°" or before[0][-1].isdigit() or before[0].lower() in _WORDS)):
+    if sign and not (
+        taken_away
+        and (before[0][-1] in "%)°" or before[0][-1].isdigit() or before[0].lower() in _WORDS)
+    ):
         yield number.copy_negate()
 
 

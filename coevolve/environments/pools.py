@@ -28,6 +28,8 @@ class Pools:
 
     def __call__(self, env: str) -> Pool:
         if env not in self._running:
-            pool = Pool(recorded(env, self._named), workers=self._workers, any_version=self._any_version)
+            pool = Pool(
+                recorded(env, self._named), workers=self._workers, any_version=self._any_version
+            )
             self._running[env] = self._stack.enter_context(pool)
         return self._running[env]

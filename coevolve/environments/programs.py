@@ -31,7 +31,10 @@ def literal(value: Any) -> str:
 
 def call_text(code: Code, tool: str, arguments: Mapping[str, str]) -> str:
     """A call, its arguments given as expressions; what code has to pass beside them is added."""
-    whole = {**arguments, **{n: e for n, e in code.arguments.get(tool, {}).items() if n not in arguments}}
+    whole = {
+        **arguments,
+        **{n: e for n, e in code.arguments.get(tool, {}).items() if n not in arguments},
+    }
     listed = ", ".join(f"{name}={expression}" for name, expression in whole.items())
     return code.call.replace("{tool}", tool).replace("{arguments}", listed)
 
@@ -46,7 +49,8 @@ def of_calls(code: Code, calls: Iterable[Call]) -> str:
     """A program that makes the calls as they are and prints what they return."""
     calls = list(calls)
     statements = [
-        call_text(code, call.tool, {name: literal(value) for name, value in call.arguments.items()}) for call in calls
+        call_text(code, call.tool, {name: literal(value) for name, value in call.arguments.items()})
+        for call in calls
     ]
     ends = [call.tool in code.ends for call in calls]
     shown = [text if end else f"print({text})" for text, end in zip(statements, ends, strict=True)]
@@ -65,4 +69,6 @@ def _setup(code: Code, body: Sequence[str]) -> list[str]:
 
 
 def _names(statements: Iterable[str]) -> set[str]:
-    return {name for statement in statements for name in _NAME.findall(_STRING.sub('""', statement))}
+    return {
+        name for statement in statements for name in _NAME.findall(_STRING.sub('""', statement))
+    }

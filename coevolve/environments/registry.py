@@ -61,8 +61,12 @@ def find(env: str) -> Launch:
     """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
     if own := BUILT_IN.get(env):
         python = install.python(own.recipe) if own.recipe else sys.executable
-        environment = _small_environment() | (_appworld() if own.recipe == appworld_root.NAME else {})
-        return Launch(env, launch.command(python, own.worker, *own.options), environment, own.setup_seconds)
+        environment = _small_environment() | (
+            _appworld() if own.recipe == appworld_root.NAME else {}
+        )
+        return Launch(
+            env, launch.command(python, own.worker, *own.options), environment, own.setup_seconds
+        )
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(KEYS)}
     return Launch(env, _command(env), {**inherited, **_FIXED})
 
@@ -80,14 +84,24 @@ def recorded(env: str, named: str | None) -> str:
 
 def _small_environment() -> dict[str, str]:
     passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
-    return {**passed, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", **_FIXED}
+    return {
+        **passed,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONUTF8": "1",
+        "PYTHONNOUSERSITE": "1",
+        **_FIXED,
+    }
 
 
 def _appworld() -> dict[str, str]:
     """Where its data are, and its options, which the user sets as variables of that prefix."""
     appworld_root.check_options()
     options = {key: value for key, value in os.environ.items() if key.startswith(_APPWORLD)}
-    data = {appworld_root.VARIABLE: str(appworld_root.chosen()), f"{_APPWORLD}HOME": str(appworld_root.folder())}
+    data = {
+        appworld_root.VARIABLE: str(appworld_root.chosen()),
+        f"{_APPWORLD}HOME": str(appworld_root.folder()),
+    }
     return options | data | install.caches(appworld_root.NAME)
 
 
@@ -97,7 +111,9 @@ def _command(env: str) -> list[str]:
     except ValueError as error:
         raise UsageError(f"--env {env!r}: {error}") from None
     if not command:
-        raise UsageError(f"--env needs a name ({', '.join(BUILT_IN)}) or the command line of a worker")
+        raise UsageError(
+            f"--env needs a name ({', '.join(BUILT_IN)}) or the command line of a worker"
+        )
     if shutil.which(command[0]):
         return command
     if command[0] in ("python", "python3"):

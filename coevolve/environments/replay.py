@@ -40,17 +40,26 @@ class Episode(NamedTuple):
     @property
     def failure(self) -> str | None:
         """Kind of the first error or fatal result, None when every action worked."""
-        return next((result.fatal or result.error for result in self.flat if result.fatal or result.error), None)
+        return next(
+            (result.fatal or result.error for result in self.flat if result.fatal or result.error),
+            None,
+        )
 
 
 def replay(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
     """One episode per job, in order."""
     most = min(AT_ONCE, pool.description.limits.sessions or AT_ONCE)
-    return [done for first in range(0, len(jobs), most) for done in _batch(pool, jobs[first : first + most])]
+    return [
+        done
+        for first in range(0, len(jobs), most)
+        for done in _batch(pool, jobs[first : first + most])
+    ]
 
 
 def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
-    sessions = pool.open([job.start for job in jobs], [job.task.query if job.task else None for job in jobs])
+    sessions = pool.open(
+        [job.start for job in jobs], [job.task.query if job.task else None for job in jobs]
+    )
     try:
         done = [
             s if isinstance(s, Fault) else Episode(s.opened, [[] for _ in job.turns])
@@ -65,7 +74,11 @@ def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
 
 
 def _turn(pool: Pool, turn: int, jobs: Sequence[Job], sessions: list, done: list) -> None:
-    going = [i for i, job in enumerate(jobs) if turn < len(job.turns) and job.turns[turn] and _alive(done[i])]
+    going = [
+        i
+        for i, job in enumerate(jobs)
+        if turn < len(job.turns) and job.turns[turn] and _alive(done[i])
+    ]
     replies = pool.step([(sessions[i], turn, list(jobs[i].turns[turn])) for i in going])
     for i, reply in zip(going, replies, strict=True):
         if isinstance(reply, Fault):
@@ -79,8 +92,12 @@ def _alive(done: Episode | Fault) -> bool:
 
 
 def _grade(pool: Pool, jobs: Sequence[Job], sessions: list, done: list) -> None:
-    asked = [i for i, job in enumerate(jobs) if job.task is not None and isinstance(done[i], Episode)]
-    for i, graded in zip(asked, pool.evaluate([(sessions[i], jobs[i].task) for i in asked]), strict=True):
+    asked = [
+        i for i, job in enumerate(jobs) if job.task is not None and isinstance(done[i], Episode)
+    ]
+    for i, graded in zip(
+        asked, pool.evaluate([(sessions[i], jobs[i].task) for i in asked]), strict=True
+    ):
         done[i] = graded if isinstance(graded, Fault) else done[i]._replace(graded=graded)
 
 
@@ -121,20 +138,29 @@ def run(pool: Pool, work: Work[T]) -> T:
         episodes = replay(pool, jobs)
 
 
-def checked_responses(tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[Result]) -> list[str]:
+def checked_responses(
+    tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[Result]
+) -> list[str]:
     """Observations of the calls whose response the verifier compares."""
     named = (
         (action if isinstance(action, str) else action.tool, result)
         for action, result in zip(actions, results, strict=False)
     )
-    return [result.observation for name, result in named if name in tools and tools[name].checked and not result.error]
+    return [
+        result.observation
+        for name, result in named
+        if name in tools and tools[name].checked and not result.error
+    ]
 
 
 def outcome(tools: dict[str, Tool], job: Job, episode: Episode) -> str:
     """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked responses."""
     return content_id(
         [
-            [[effect for result in results for effect in result.effects], checked_responses(tools, actions, results)]
+            [
+                [effect for result in results for effect in result.effects],
+                checked_responses(tools, actions, results),
+            ]
             for actions, results in zip(job.turns, episode.results, strict=True)
         ]
     )

@@ -24,7 +24,9 @@ def said(arguments: dict[str, Any], path: tuple, tool: Tool, text: str) -> bool:
         return True
     words = tool.language.words.get(path[0], {}) if tool.language else {}
     own = says_number(text, value) if is_number(value) else mentions(text, _form(value))
-    return own or any(mentions(text, words[key]) for key in (_key(value), _key(whole)) if key in words)
+    return own or any(
+        mentions(text, words[key]) for key in (_key(value), _key(whole)) if key in words
+    )
 
 
 def is_number(value: Any) -> bool:
@@ -37,7 +39,10 @@ def mentions(text: str, form: str) -> bool:
     if _DIGITS.fullmatch(form):
         before, after = r"(?<!\d[.:/])(?<!\W-)(?<!\A-)", r"(?![.:/]\d|,\d{3}(?!\d))"
         before += r"(?<!\d,)" if len(form) == 3 else ""  # elsewhere a comma separates numbers
-    return re.search(rf"(?<!\w){before}{re.escape(form)}(?!\w){after}", text, re.IGNORECASE) is not None
+    return (
+        re.search(rf"(?<!\w){before}{re.escape(form)}(?!\w){after}", text, re.IGNORECASE)
+        is not None
+    )
 
 
 def _form(value: Any) -> str:

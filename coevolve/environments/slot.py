@@ -72,7 +72,11 @@ _encode = msgspec.json.encode
 
 def open_request(session: Session, limits: Limits) -> Request:
     query = {} if session.query is None else {"query": session.query}
-    return Request("open", _encode({"session": session.id, "start": session.start, **query}), limits.setup_seconds)
+    return Request(
+        "open",
+        _encode({"session": session.id, "start": session.start, **query}),
+        limits.setup_seconds,
+    )
 
 
 def step_request(session: Session, turn: int, actions: list[Action], limits: Limits) -> Request:
@@ -106,7 +110,10 @@ class Slot:
         with self._lock:
             known = [s for s in sessions if s.generation == self.generation]
             if self._worker and known:
-                requests = [Request("close", _encode({"session": s.id}), self._limits.setup_seconds) for s in known]
+                requests = [
+                    Request("close", _encode({"session": s.id}), self._limits.setup_seconds)
+                    for s in known
+                ]
                 if self._worker.exchange(requests)[1]:
                     self._drop()
             for session in sessions:
@@ -152,9 +159,17 @@ class Slot:
     def _replay(self, job: Job) -> list[tuple[Request, str]]:
         """What makes the current worker know the job's session as it was: requests, and the state after each."""
         session = job.session
-        if session is None or job.op == "open" or session.ended or session.generation == self.generation:
+        if (
+            session is None
+            or job.op == "open"
+            or session.ended
+            or session.generation == self.generation
+        ):
             return []
-        steps = [(step_request(session, turn, [action], self._limits), state) for turn, action, state in session.log]
+        steps = [
+            (step_request(session, turn, [action], self._limits), state)
+            for turn, action, state in session.log
+        ]
         return [(open_request(session, self._limits), session.opened.state), *steps]
 
     def _replayed(self, session: Session, op: str, expected: str, reply: Reply) -> None:
@@ -166,8 +181,12 @@ class Slot:
         answer = self._decode(op, reply)
         if isinstance(answer, Fault):
             session.ended = Fault(f"replay failed: {answer.message}", answer.kind)
-        elif [expected] != ([answer.state] if op == "open" else [r.state for rs in answer.results for r in rs]):
-            session.ended = Fault("a replay of the same actions led to another state", "nondeterministic")
+        elif [expected] != (
+            [answer.state] if op == "open" else [r.state for rs in answer.results for r in rs]
+        ):
+            session.ended = Fault(
+                "a replay of the same actions led to another state", "nondeterministic"
+            )
 
     def _retry(self, job: Job, first: Death) -> Any:
         """The job that a worker died of, alone in a fresh one, action by action."""
@@ -238,8 +257,12 @@ class Slot:
         results = entries[0] if len(entries) == 1 else []
         fatal = bool(results) and results[-1].fatal is not None
         if len(results) > len(actions) or (len(results) < len(actions) and not fatal):
-            return self._end(job, Fault(f"step: {len(results)} results for {len(actions)} actions", "garbage"))
-        session.log += [(job.turn, action, r.state) for action, r in zip(actions, results, strict=False)]
+            return self._end(
+                job, Fault(f"step: {len(results)} results for {len(actions)} actions", "garbage")
+            )
+        session.log += [
+            (job.turn, action, r.state) for action, r in zip(actions, results, strict=False)
+        ]
         if fatal:
             session.ended = results[-1]
         return results
@@ -287,7 +310,9 @@ def _after_the_end(job: Job) -> Any:
 def _what(job: Job) -> str:
     if job.op != "step":
         return job.op
-    names = [printable(action.tool) if not isinstance(action, str) else "code" for action in job.actions]
+    names = [
+        printable(action.tool) if not isinstance(action, str) else "code" for action in job.actions
+    ]
     return f"an action ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
 
 

@@ -76,7 +76,9 @@ class Guard:
         )
 
     def tell(self, sign: str, pid: int) -> None:
-        with contextlib.suppress(OSError):  # without its guard, a worker still ends at the end of its stdin
+        with contextlib.suppress(
+            OSError
+        ):  # without its guard, a worker still ends at the end of its stdin
             self._process.stdin.write(f"{sign}{pid}\n".encode())
 
     def close(self) -> None:
@@ -126,7 +128,9 @@ class Worker:
     def _exchange(self, requests: list[Request]) -> tuple[list[Reply], Death | None]:
         first, replies = self._sent, []
         self._sent += len(requests)
-        outgoing = memoryview(b"".join(_message(first + i, request) for i, request in enumerate(requests)))
+        outgoing = memoryview(
+            b"".join(_message(first + i, request) for i, request in enumerate(requests))
+        )
         deadline = time.monotonic() + requests[0].seconds
         while len(replies) < len(requests):
             outgoing = self._send(outgoing)
@@ -137,8 +141,14 @@ class Worker:
                     reply = _decode(line)
                 except (msgspec.MsgspecError, ValueError, RecursionError):
                     reply = None
-                if reply is None or reply.id != first + len(replies) or bool(bytes(reply.result)) == bool(reply.error):
-                    return replies, self._die("garbage", f"printed what is no reply: {_shorten(line)}")
+                if (
+                    reply is None
+                    or reply.id != first + len(replies)
+                    or bool(bytes(reply.result)) == bool(reply.error)
+                ):
+                    return replies, self._die(
+                        "garbage", f"printed what is no reply: {_shorten(line)}"
+                    )
                 replies.append(reply)
                 if len(replies) == len(requests):
                     return replies, None
@@ -158,12 +168,17 @@ class Worker:
                 return memoryview(b"")
         return outgoing
 
-    def _receive(self, deadline: float, seconds: float, writing: bool) -> tuple[list[bytes], Death | None]:
+    def _receive(
+        self, deadline: float, seconds: float, writing: bool
+    ) -> tuple[list[bytes], Death | None]:
         """Waits at most `MEMORY_POLL`; returns whole lines, and the death if there was one."""
         now = time.monotonic()
         if writing:
             self._selector.register(self._process.stdin, selectors.EVENT_WRITE)
-        ready = {key.fileobj for key, _ in self._selector.select(min(MEMORY_POLL, max(0.0, deadline - now)))}
+        ready = {
+            key.fileobj
+            for key, _ in self._selector.select(min(MEMORY_POLL, max(0.0, deadline - now)))
+        }
         if writing:
             self._selector.unregister(self._process.stdin)
         if self._process.stderr in ready:
@@ -218,7 +233,8 @@ class Worker:
         said = self._stderr.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return Death(
-            "died", f"ended the environment's process ({how}{': ' + _shorten(said[-1].encode()) if said else ''})"
+            "died",
+            f"ended the environment's process ({how}{': ' + _shorten(said[-1].encode()) if said else ''})",
         )
 
     def _die(self, kind: str, message: str) -> Death:

@@ -67,11 +67,21 @@ class Known:
         self.steps += 1
         if step.error:
             if step.error == "not_found":
-                self.refused |= {(tool.app, canonical(value)) for value in step.action.arguments.values()}
+                self.refused |= {
+                    (tool.app, canonical(value)) for value in step.action.arguments.values()
+                }
             return []
         parts = leaves(output(step.observation))
         found = [
-            Leaf(key, value, tool.app, tool.name, self.steps, sayable(tool, key), *_about_row(tool, key))
+            Leaf(
+                key,
+                value,
+                tool.app,
+                tool.name,
+                self.steps,
+                sayable(tool, key),
+                *_about_row(tool, key),
+            )
             for key, value in parts
         ]
         self.leaves += found
@@ -81,7 +91,9 @@ class Known:
         values = self.values.get(f"{tool}.{parameter}", self.values.get(parameter, []))
         return [value for value in values if fits(value, schema)]
 
-    def observed(self, tool: Tool, parameter: str, schema: dict[str, Any]) -> list[tuple[float, Leaf]]:
+    def observed(
+        self, tool: Tool, parameter: str, schema: dict[str, Any]
+    ) -> list[tuple[float, Leaf]]:
         """Leaves whose key resembles the parameter, weighted: agreement of the names, app, recency."""
         if schema.get("type") == "boolean" or literal(tool, parameter):
             return []
@@ -89,13 +101,19 @@ class Known:
         for leaf in self.leaves:
             likeness = resemblance(parameter, leaf.key)
             if likeness and fits(leaf.value, schema):
-                place = (OWN_APP if leaf.app == tool.app else OTHER_APP) * (1.0 if leaf.said else UNSAID)
+                place = (OWN_APP if leaf.app == tool.app else OTHER_APP) * (
+                    1.0 if leaf.said else UNSAID
+                )
                 found.append((likeness * place / (1 + AGEING * (self.steps - leaf.step)), leaf))
         return found
 
     def anything(self, schema: dict[str, Any]) -> list[Leaf]:
         """Leaves that fit by their type, whatever their keys."""
-        return [leaf for leaf in self.leaves if leaf.said and not leaf.named and fits(leaf.value, schema)]
+        return [
+            leaf
+            for leaf in self.leaves
+            if leaf.said and not leaf.named and fits(leaf.value, schema)
+        ]
 
     def weight(self, app: str, value: Any) -> float:
         return REFUSED if (app, canonical(value)) in self.refused else 1.0
@@ -104,7 +122,9 @@ class Known:
 def sayable(tool: Tool, key: str) -> bool:
     """Whether the environment's language has a phrase for a key of the tool's output, or has no language at all."""
     language = tool.language
-    return language is None or any(key in phrases for phrases in (language.refer, language.rows, language.facts))
+    return language is None or any(
+        key in phrases for phrases in (language.refer, language.rows, language.facts)
+    )
 
 
 def _about_row(tool: Tool, key: str) -> tuple[bool, bool]:
@@ -135,7 +155,8 @@ def words(name: str) -> tuple[str, ...]:
     """The words of a name, in the singular: `orderIds` → ("order", "id")."""
     found = [word.lower() for word in _WORD.findall(name)]
     return tuple(
-        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in found
+        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+        for word in found
     )
 
 
@@ -156,7 +177,9 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
     if isinstance(kind, list):
         return any(fits(value, {**schema, "type": one}) for one in kind)
     if kind == "array":
-        return isinstance(value, list) and all(fits(member, schema.get("items", {})) for member in value)
+        return isinstance(value, list) and all(
+            fits(member, schema.get("items", {})) for member in value
+        )
     if kind in ("integer", "number"):
         allowed = int if kind == "integer" else (int, float)
         return isinstance(value, allowed) and not isinstance(value, bool) and _within(value, schema)
@@ -182,8 +205,15 @@ def shapes(tool: Tool) -> list[Shape]:
     base = required(tool)
     optional = [name for name in properties(tool) if name not in base]
     chosen = [set(), *({name} for name in optional), set(optional)]
-    chosen += [set(one.get("required", [])) for key in ("anyOf", "oneOf") for one in tool.parameters.get(key, [])]
-    found = (tuple(name for name in properties(tool) if name in base or name in extra) for extra in chosen)
+    chosen += [
+        set(one.get("required", []))
+        for key in ("anyOf", "oneOf")
+        for one in tool.parameters.get(key, [])
+    ]
+    found = (
+        tuple(name for name in properties(tool) if name in base or name in extra)
+        for extra in chosen
+    )
     return list(dict.fromkeys(found))
 
 
@@ -208,7 +238,9 @@ def draw(rng: random.Random, tool: Tool, parameter: str, known: Known) -> Any:
     given = known.given(tool.name, parameter, schema)
     if lookup_only(tool, parameter):
         own = [(weight, leaf) for weight, leaf in observed if leaf.app == tool.app]
-        observed = own or observed or ([] if given else [(1.0, leaf) for leaf in known.anything(schema)])
+        observed = (
+            own or observed or ([] if given else [(1.0, leaf) for leaf in known.anything(schema)])
+        )
         given = [] if observed else given
     if not observed and not given:
         number = None if literal(tool, parameter) else _any_number(rng, schema, known)
@@ -222,7 +254,9 @@ def draw(rng: random.Random, tool: Tool, parameter: str, known: Known) -> Any:
 
 def _any_number(rng: random.Random, schema: dict[str, Any], known: Known) -> Any:
     """Now and then a number seen anywhere: sums and conversions take what other tools report."""
-    if schema.get("type") not in ("integer", "number") or rng.random() > ANY_NUMBER * len(known.leaves):
+    if schema.get("type") not in ("integer", "number") or rng.random() > ANY_NUMBER * len(
+        known.leaves
+    ):
         return None
     numbers = [leaf.value for leaf in known.anything(schema) if abs(leaf.value) >= 10]
     return rng.choice(numbers) if numbers else None
@@ -248,6 +282,8 @@ def invent(rng: random.Random, parameter: str, schema: dict[str, Any]) -> Any:
         return [invent(rng, parameter, schema.get("items", {})) for _ in range(count)]
     if kind == "object":
         inner = schema.get("properties", {})
-        wanted = [name for name in inner if name in schema.get("required", []) or rng.random() < 0.5]
+        wanted = [
+            name for name in inner if name in schema.get("required", []) or rng.random() < 0.5
+        ]
         return {name: invent(rng, name, inner[name]) for name in wanted or list(inner)[:1]}
     return rng.choice(WORDS)

@@ -35,7 +35,9 @@ class Focus(NamedTuple):
 
     @property
     def rollouts(self) -> list[str]:
-        return sorted({trajectory.rollout for signal in self.signals for trajectory in signal.evidence})
+        return sorted(
+            {trajectory.rollout for signal in self.signals for trajectory in signal.evidence}
+        )
 
 
 def merge(signals: Iterable[Signal]) -> list[Focus]:
@@ -45,7 +47,9 @@ def merge(signals: Iterable[Signal]) -> list[Focus]:
         key = (signal.task_id,) if signal.task_id else ("", *signal.pattern)
         groups.setdefault(key, []).append(signal)
     found = [Focus(sorted(group, key=_precedence)) for group in groups.values()]
-    return sorted(found, key=lambda focus: (-max(signal.strength for signal in focus.signals), focus.lead.id))
+    return sorted(
+        found, key=lambda focus: (-max(signal.strength for signal in focus.signals), focus.lead.id)
+    )
 
 
 def _precedence(signal: Signal) -> tuple:
@@ -67,13 +71,19 @@ def choose(found: list[Focus], episodes: int, rounds: int, max_contexts: int) ->
         if len(chosen) >= total:
             break
         lead = next(
-            (s for s in focus.signals if room[_quota(s)] and repeated[_behaviour(s)] + rounds <= max(REPEATS, rounds)),
+            (
+                s
+                for s in focus.signals
+                if room[_quota(s)] and repeated[_behaviour(s)] + rounds <= max(REPEATS, rounds)
+            ),
             None,
         )
         if lead:
             room[_quota(lead)] -= 1
             repeated[_behaviour(lead)] += rounds
-            chosen.append(Focus([lead, *(signal for signal in focus.signals if signal is not lead)]))
+            chosen.append(
+                Focus([lead, *(signal for signal in focus.signals if signal is not lead)])
+            )
     return chosen or found[: min(max_contexts, 1)]
 
 
@@ -88,7 +98,13 @@ def _behaviour(signal: Signal) -> str:
 
 def context_of(focus: Focus, aim: list[str]) -> Context:
     lead = focus.lead
-    return Context(signal=lead.id, signal_kind=lead.kind, task_id=lead.task_id, aim=aim, reflection=facts(focus))
+    return Context(
+        signal=lead.id,
+        signal_kind=lead.kind,
+        task_id=lead.task_id,
+        aim=aim,
+        reflection=facts(focus),
+    )
 
 
 def facts(focus: Focus) -> str:
@@ -96,7 +112,13 @@ def facts(focus: Focus) -> str:
     parts = []
     for signal in focus.signals[:TOLD]:
         pattern = f" of {' → '.join(signal.pattern)}" if signal.pattern else ""
-        last = f", last {signal.history[-1].successes} of {signal.history[-1].trials}" if signal.history else ""
-        parts.append(f"{signal.kind}{pattern}: {signal.statistic.test} {signal.statistic.value:.3g}{last}")
+        last = (
+            f", last {signal.history[-1].successes} of {signal.history[-1].trials}"
+            if signal.history
+            else ""
+        )
+        parts.append(
+            f"{signal.kind}{pattern}: {signal.statistic.test} {signal.statistic.value:.3g}{last}"
+        )
     more = len(focus.signals) - TOLD
     return "; ".join(parts) + (f"; {more} more" if more > 0 else "")

@@ -17,7 +17,13 @@ from typing import Any
 
 from coevolve.agents.actions.replies import parse_message
 from coevolve.agents.code.replies import read
-from coevolve.agents.prompts.styles import NATIVE, Message, function_schema, result_messages, user_message
+from coevolve.agents.prompts.styles import (
+    NATIVE,
+    Message,
+    function_schema,
+    result_messages,
+    user_message,
+)
 from coevolve.agents.prompts.transcript import clip
 from coevolve.environments.protocol import Opened, Tool, is_plain
 from coevolve.exploration.arguments import Shape
@@ -70,7 +76,9 @@ class Conversation:
             observation=self._opened.observation,
             seldom=self._seldom if unseen else [],
             tried=self._tried(),
-            tools=[f"{tool.name}: {tool.description}" for tool in self.tools.values()] if self._code else [],
+            tools=[f"{tool.name}: {tool.description}" for tool in self.tools.values()]
+            if self._code
+            else [],
         )
         self.messages.append(user_message(text))
 
@@ -110,7 +118,9 @@ class Conversation:
 
     def _answer(self, text: str) -> None:
         """Answers the last reply, or its call."""
-        self.messages += [user_message(text)] if self._code else result_messages(self.messages[-1], [text])
+        self.messages += (
+            [user_message(text)] if self._code else result_messages(self.messages[-1], [text])
+        )
 
     def _tried(self) -> list[str]:
         """Actions already tried in this state, by other episodes and by this one; those with plain names, for they stand among
@@ -123,7 +133,8 @@ class Conversation:
                 if state == self.state and all(map(is_plain, (tool, *shape))):
                     seen[f"{tool}({', '.join(shape)})"] += times
         return [
-            f"{call} ×{times}" for call, times in sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))[:TRIED]
+            f"{call} ×{times}"
+            for call, times in sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))[:TRIED]
         ]
 
 
@@ -134,10 +145,16 @@ def _word(error: str | None) -> str | None:
 
 def offered(plan: Plan, opened: Opened, memory: Memory, rng: random.Random) -> dict[str, Tool]:
     """The tools that the model is told of, in the environment's order."""
-    all_ = {name: memory.tools[name] for name in opened.tools or memory.tools if name in memory.tools}
+    all_ = {
+        name: memory.tools[name] for name in opened.tools or memory.tools if name in memory.tools
+    }
     if len(all_) <= MOST_TOOLS:
         return all_
-    named = [*plan.context.aim, *plan.pattern.goals, *(step.action.tool for step in plan.pattern.steps)]
+    named = [
+        *plan.context.aim,
+        *plan.pattern.goals,
+        *(step.action.tool for step in plan.pattern.steps),
+    ]
     apps = [plan.app, *(all_[name].app for name in named if name in all_)]
     others = sorted({tool.app for tool in all_.values()} - set(apps))
     alone = [app for app in others if sum(tool.app == app for tool in all_.values()) <= 2]
@@ -157,5 +174,13 @@ def _seldom(tools: dict[str, Tool], memory: Memory, rng: random.Random) -> list[
 def _known(opened: Opened, tools: dict[str, Tool]) -> dict[str, list[Any]]:
     """What the user of this start state knows, by parameter, for the tools at hand."""
     parameters = {name for tool in tools.values() for name in tool.parameters.get("properties", {})}
-    qualified = {f"{tool.name}.{name}" for tool in tools.values() for name in tool.parameters.get("properties", {})}
-    return {key: found[:VALUES] for key, found in opened.values.items() if key in parameters or key in qualified}
+    qualified = {
+        f"{tool.name}.{name}"
+        for tool in tools.values()
+        for name in tool.parameters.get("properties", {})
+    }
+    return {
+        key: found[:VALUES]
+        for key, found in opened.values.items()
+        if key in parameters or key in qualified
+    }

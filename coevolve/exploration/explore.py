@@ -66,7 +66,9 @@ class Tally:
     def stop(self) -> None:
         """Raises CoevolveError where the model acted in no episode so far."""
         if self.idle and not sum(counts["steps"] for counts in self.by_mode.values()):
-            raise CoevolveError(f"all {self.idle} explorations ended before the first action, the last one: {self.why}")
+            raise CoevolveError(
+                f"all {self.idle} explorations ended before the first action, the last one: {self.why}"
+            )
 
     def notes(self, resumed: int = 0) -> list[str]:
         """`12 contexts` and how many more found no room, one entry a mode (`guided: 24 episodes, 960 steps, …`), then what is out
@@ -142,13 +144,21 @@ def explore(
 
 
 def _block(
-    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings, journal: Journal, tally: Tally, runs: Run
+    pool: Pool,
+    plans: list[Plan],
+    memory: Memory,
+    settings: Settings,
+    journal: Journal,
+    tally: Tally,
+    runs: Run,
 ) -> Iterator[Exploration]:
     """Runs the episodes that the journal does not have, then lets the memory learn from all of them, in order."""
     finished = {plan.key: journal.get(plan.key, Finished) for plan in plans}
     missing = [plan for plan in plans if finished[plan.key] is None]
     tally.lost += sum(plan.lost for plan in missing)
-    for plan, episode, fault, lost in runs(pool, [plan for plan in missing if not plan.lost], memory, settings):
+    for plan, episode, fault, lost in runs(
+        pool, [plan for plan in missing if not plan.lost], memory, settings
+    ):
         finished[plan.key] = episode
         if episode and fault:
             tally.idle, tally.why = tally.idle + 1, fault
@@ -167,7 +177,11 @@ def _block(
 
 
 def _plans(
-    indices: range, contexts: list[tuple[Focus, Pattern]], thoughts: list, memory: Memory, settings: Settings
+    indices: range,
+    contexts: list[tuple[Focus, Pattern]],
+    thoughts: list,
+    memory: Memory,
+    settings: Settings,
 ) -> list[Plan]:
     """The plans of one block, from the memory as it is: the contexts' rounds first, then coverage."""
     if settings.mode in ("random", "curious"):
@@ -177,7 +191,9 @@ def _plans(
     aimed = [index for index in indices if index < len(contexts) * rounds]
     plans = [
         _reflected(
-            guided(*contexts[index // rounds], index, index % rounds, memory, rng), thoughts[index // rounds], memory
+            guided(*contexts[index // rounds], index, index % rounds, memory, rng),
+            thoughts[index // rounds],
+            memory,
         )
         for index in aimed
     ]
@@ -192,12 +208,20 @@ def _reflected(plan: Plan, thought: Reflection | Exception | None, memory: Memor
     if thought is None:
         return plan
     aim = thought.tools[:AIMS] or plan.context.aim
-    app = plan.app or next((memory.tools[name].app for name in aim if name in memory.tools), "") or None
+    app = (
+        plan.app
+        or next((memory.tools[name].app for name in aim if name in memory.tools), "")
+        or None
+    )
     return plan._replace(app=app, context=replace(plan.context, reflection=thought.text(), aim=aim))
 
 
 def _thoughts(
-    found: list[Focus], pool: Pool, tally: Tally, mind: Mind | None, reject: Callable[[Refused], None]
+    found: list[Focus],
+    pool: Pool,
+    tally: Tally,
+    mind: Mind | None,
+    reject: Callable[[Refused], None],
 ) -> list[Reflection | Exception | None]:
     """What the model thinks of each context: None without one, and where its answer was refused."""
     if mind is None:
@@ -211,7 +235,9 @@ def _thoughts(
     return [None if isinstance(thought, Refused) else thought for thought in thoughts]
 
 
-def _contexts(signals: Iterable[Signal], pool: Pool, settings: Settings, tally: Tally) -> list[tuple[Focus, Pattern]]:
+def _contexts(
+    signals: Iterable[Signal], pool: Pool, settings: Settings, tally: Tally
+) -> list[tuple[Focus, Pattern]]:
     """The chosen contexts with their patterns."""
     found = list(signals)
     for signal in found:
@@ -228,7 +254,9 @@ def _patterns(signals: list[Signal], pool: Pool) -> list[Pattern]:
     state, else a successful trajectory of the evidence."""
     patterns = [evidence_of(signal, pool.tools) for signal in signals]
     solved = [
-        i for i, signal in enumerate(signals) if signal.task and signal.task.solution and not _holds_bigram(signal)
+        i
+        for i, signal in enumerate(signals)
+        if signal.task and signal.task.solution and not _holds_bigram(signal)
     ]
     for i, steps in zip(solved, _replay([signals[i].task for i in solved], pool), strict=True):
         if steps:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import fits, literal, lookup_only, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import (
+    fits,
+    literal,
+    lookup_only,
+    properties,
+    required,
+    resemblance,
+    shapes,
+)
 from coevolve.exploration.memory import Recipe, is_goal
 from coevolve.exploration.pattern import Pattern, repeat
 from coevolve.exploration.search import achieve, attempt, relay
@@ -57,7 +65,9 @@ def _most_curious(here: Situation) -> Tool:
 
 def _curiosity(here: Situation, tool: Tool) -> float:
     tried = here.times_tried(tool.name, required(tool))
-    called = here.memory.calls[tool.name] + sum(step.action.tool == tool.name for step in here.steps)
+    called = here.memory.calls[tool.name] + sum(
+        step.action.tool == tool.name for step in here.steps
+    )
     return (GOAL if is_goal(tool) else 1.0) / (1 + tried) ** 2 / (1 + called) ** 0.5
 
 

@@ -74,7 +74,9 @@ def run(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> It
     pool.close(sessions)
 
 
-def _open(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> Iterator[tuple[Plan, _Live | Fault]]:
+def _open(
+    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings
+) -> Iterator[tuple[Plan, _Live | Fault]]:
     for plan, start, session in zip(plans, *open_sessions(pool, plans, settings), strict=True):
         if isinstance(session, Fault):
             yield plan, session
@@ -84,9 +86,13 @@ def _open(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> 
         yield plan, _Live(plan, start, session, here, explorer, next(explorer, None))
 
 
-def open_sessions(pool: Pool, plans: list[Plan], settings: Settings) -> tuple[list[Start], list[Session | Fault]]:
+def open_sessions(
+    pool: Pool, plans: list[Plan], settings: Settings
+) -> tuple[list[Start], list[Session | Fault]]:
     """Each plan's own fresh start state, and a session in it."""
-    starts = [pool.start(seed_of(plan, settings), [plan.app] if plan.app else None) for plan in plans]
+    starts = [
+        pool.start(seed_of(plan, settings), [plan.app] if plan.app else None) for plan in plans
+    ]
     return starts, pool.open(starts)
 
 
@@ -127,12 +133,19 @@ def _finish(pool: Pool, episode: _Live, settings: Settings) -> Finished:
 
 
 def exploration_of(
-    pool: Pool, plan: Plan, start: Start, steps: list[Step], settings: Settings, usage: Usage = Usage()
+    pool: Pool,
+    plan: Plan,
+    start: Start,
+    steps: list[Step],
+    settings: Settings,
+    usage: Usage = Usage(),
 ) -> Exploration:
     """The record of a finished episode; `visited` is for the memory to say."""
     actions = [step.action for step in steps]
     return Exploration(
-        id=content_id("exploration", pool.name, start, plan.context, plan.mode, plan.round, actions),
+        id=content_id(
+            "exploration", pool.name, start, plan.context, plan.mode, plan.round, actions
+        ),
         env=pool.name,
         env_version=pool.description.version,
         mode=plan.mode,

@@ -108,7 +108,9 @@ class Memory:
 
     def _help(self, role: str, helpers: tuple[str, ...], tool: str) -> None:
         for helper in helpers:
-            self.helped.update([(role, helper, tool), (role, helper, ""), (role, _last_word(helper), "")])
+            self.helped.update(
+                [(role, helper, tool), (role, helper, ""), (role, _last_word(helper), "")]
+            )
 
     def learn_task(self, task: Task) -> None:
         """A task's goal tools and how its solution used them."""
@@ -118,7 +120,9 @@ class Memory:
         for goal in sorted(set(goals_of(task, self.tools))):
             self.used[goal] += GOAL_WEIGHT - 1
             self.pairs.update(
-                (name, goal) for name in sorted(set(names)) if self.tools[name].read_only and name != goal
+                (name, goal)
+                for name in sorted(set(names))
+                if self.tools[name].read_only and name != goal
             )
             recipe = recipe_of(calls, goal, self.tools)
             if recipe:
@@ -131,13 +135,18 @@ class Memory:
         known = self.recipes.get(tool)
         return max(known.items(), key=lambda item: (item[1], item[0]))[0] if known else None
 
-    def helpers(self, role: str, tool: Tool, siblings: list[Tool], rng: random.Random) -> list[Tool]:
+    def helpers(
+        self, role: str, tool: Tool, siblings: list[Tool], rng: random.Random
+    ) -> list[Tool]:
         """The siblings worth calling `before` or `after` a tool, most promising first."""
         other = "after" if role == "before" else "before"
 
         def promise(helper: Tool) -> float:
             general = self.helped[role, helper.name, ""] - self.helped[other, helper.name, ""]
-            named = self.helped[role, _last_word(helper.name), ""] - self.helped[other, _last_word(helper.name), ""]
+            named = (
+                self.helped[role, _last_word(helper.name), ""]
+                - self.helped[other, _last_word(helper.name), ""]
+            )
             return (
                 SAME_TOOL * min(1, self.helped[role, helper.name, tool.name])
                 + SAME_HELPER * _clamp(general)
@@ -155,7 +164,10 @@ class Memory:
             name
             for name, keys in self.keys.items()
             if (app is None or self.tools[name].app == app)
-            and any(resemblance(parameter, key) and (not said or sayable(self.tools[name], key)) for key in keys)
+            and any(
+                resemblance(parameter, key) and (not said or sayable(self.tools[name], key))
+                for key in keys
+            )
         )
 
 
@@ -183,7 +195,11 @@ def goals_of(task: Task, tools: dict[str, Tool]) -> list[str]:
 def called(task: Task) -> list[str]:
     """Names of the tools that the task's solution calls, in order; in code, those of its API calls."""
     actions = (action for turn in task.solution for action in turn)
-    return [name for action in actions for name in ([action.tool] if isinstance(action, Call) else api_calls(action))]
+    return [
+        name
+        for action in actions
+        for name in ([action.tool] if isinstance(action, Call) else api_calls(action))
+    ]
 
 
 def recipe_of(calls: list[Call], goal: str, tools: dict[str, Tool]) -> Recipe | None:
@@ -193,12 +209,20 @@ def recipe_of(calls: list[Call], goal: str, tools: dict[str, Tool]) -> Recipe | 
         return None
 
     def helpers(part: list[Call]) -> tuple[str, ...]:
-        same = [call.tool for call in part if call.tool in tools and tools[call.tool].app == tools[goal].app]
+        same = [
+            call.tool
+            for call in part
+            if call.tool in tools and tools[call.tool].app == tools[goal].app
+        ]
         return tuple(
-            name for name in same if not tools[name].read_only and not (tools[name].language and is_goal(tools[name]))
+            name
+            for name in same
+            if not tools[name].read_only and not (tools[name].language and is_goal(tools[name]))
         )
 
-    return Recipe(tuple(calls[place].arguments), helpers(calls[:place]), helpers(calls[place + 1 :]))
+    return Recipe(
+        tuple(calls[place].arguments), helpers(calls[:place]), helpers(calls[place + 1 :])
+    )
 
 
 def _last_word(name: str) -> str:

@@ -22,7 +22,14 @@ from coevolve.environments.client import Fault, Pool, Session
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.context import Focus
 from coevolve.exploration.conversation import HINTS, Conversation
-from coevolve.exploration.lockstep import Done, Finished, exploration_of, open_sessions, seed_of, step_of
+from coevolve.exploration.lockstep import (
+    Done,
+    Finished,
+    exploration_of,
+    open_sessions,
+    seed_of,
+    step_of,
+)
 from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.exploration.plans import Plan, Settings
 from coevolve.exploration.reflection import Reflection, Refused, reflect
@@ -57,7 +64,9 @@ class Mind:
         self.models, self.model = models, model
         self._request = Request(model=model, messages=[], temperature=temperature)
         self._budget = evidence_tokens
-        self._reflect, self._explore, self._observe = (load(n, prompts) for n in ("reflect", "explore", "observe"))
+        self._reflect, self._explore, self._observe = (
+            load(n, prompts) for n in ("reflect", "explore", "observe")
+        )
 
     @property
     def identity(self) -> dict[str, object]:
@@ -70,18 +79,24 @@ class Mind:
             "evidence": self._budget,
         }
 
-    def reflections(self, found: list[Focus], tools: Mapping[str, Tool]) -> list[Reflection | Refused | BadReply]:
+    def reflections(
+        self, found: list[Focus], tools: Mapping[str, Tool]
+    ) -> list[Reflection | Refused | BadReply]:
         """One per context, in order; the error where there was no answer."""
 
         async def ask(focus: Focus) -> Reflection | Refused | BadReply:
             try:
-                return await reflect(self.models, self._request, self._reflect, focus, tools, self._budget)
+                return await reflect(
+                    self.models, self._request, self._reflect, focus, tools, self._budget
+                )
             except BadReply as error:
                 return error
 
         return list(self.models.each(found, ask))
 
-    def run(self, pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> Iterator[Done]:
+    def run(
+        self, pool: Pool, plans: list[Plan], memory: Memory, settings: Settings
+    ) -> Iterator[Done]:
         """Runs the plans of a block; yields them in order."""
         opened = list(zip(plans, *open_sessions(pool, plans, settings), strict=True))
 
@@ -94,7 +109,9 @@ class Mind:
             if fault:
                 return fault
             exploration = exploration_of(pool, plan, start, episode.steps, settings, episode.usage)
-            finished = Finished(exploration, _lessons(episode.steps, pool.tools), session.opened.state)
+            finished = Finished(
+                exploration, _lessons(episode.steps, pool.tools), session.opened.state
+            )
             return Done(plan, finished, "" if episode.steps else episode.end)
 
         try:
@@ -104,10 +121,26 @@ class Mind:
 
 
 class _Episode:
-    def __init__(self, mind: Mind, pool: Pool, plan: Plan, session: Session, memory: Memory, settings: Settings):
-        self._mind, self._pool, self._plan, self._session, self._most = mind, pool, plan, session, settings.steps
+    def __init__(
+        self,
+        mind: Mind,
+        pool: Pool,
+        plan: Plan,
+        session: Session,
+        memory: Memory,
+        settings: Settings,
+    ):
+        self._mind, self._pool, self._plan, self._session, self._most = (
+            mind,
+            pool,
+            plan,
+            session,
+            settings.steps,
+        )
         rng = random.Random(f"{seed_of(plan, settings)}-tools")
-        self._talk = Conversation(plan, session.opened, memory, pool.description.actions == "code", rng)
+        self._talk = Conversation(
+            plan, session.opened, memory, pool.description.actions == "code", rng
+        )
         self.steps: list[Step] = []
         self.usage = Usage()
         self.end = ""
@@ -136,7 +169,9 @@ class _Episode:
                 if answer[0].fatal:
                     return None
             elif self._talk.hints == hints or self._talk.hints >= HINTS:
-                self.end = CUT if reply.truncated else SILENT if self._talk.hints == hints else UNREADABLE
+                self.end = (
+                    CUT if reply.truncated else SILENT if self._talk.hints == hints else UNREADABLE
+                )
                 return None
         return None
 
@@ -164,6 +199,11 @@ def _number(plan: Plan) -> int:
 def _lessons(steps: list[Step], tools: Mapping[str, Tool]) -> list[Lesson]:
     """What an episode teaches of the tools it called: which worked, with which parameters."""
     calls = [
-        (step, tools[step.action.tool]) for step in steps if isinstance(step.action, Call) and step.action.tool in tools
+        (step, tools[step.action.tool])
+        for step in steps
+        if isinstance(step.action, Call) and step.action.tool in tools
     ]
-    return [Lesson(tool.name, Recipe(tuple(step.action.arguments)), outcome_of(step, tool)) for step, tool in calls]
+    return [
+        Lesson(tool.name, Recipe(tuple(step.action.arguments)), outcome_of(step, tool))
+        for step, tool in calls
+    ]

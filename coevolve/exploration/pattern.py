@@ -32,14 +32,22 @@ class Pattern(NamedTuple):
 
 def pattern_of(steps: list[Step], goals: list[str], tools: Mapping[str, Tool]) -> Pattern:
     """The pattern of executed steps; failed ones, unknown tools and code are left out."""
-    kept = [s for s in steps if s.error is None and isinstance(s.action, Call) and s.action.tool in tools]
-    return Pattern(kept, sources(kept, {name: tool.app for name, tool in tools.items() if tool.app}), goals)
+    kept = [
+        s
+        for s in steps
+        if s.error is None and isinstance(s.action, Call) and s.action.tool in tools
+    ]
+    return Pattern(
+        kept, sources(kept, {name: tool.app for name, tool in tools.items() if tool.app}), goals
+    )
 
 
 def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> Pattern:
     """The pattern in a signal's own evidence: around its bigram of tools where it has one, else a successful trajectory."""
     task_goals = goals_of(signal.task, dict(tools)) if signal.task else []
-    goals = [name for name in signal.pattern if name in tools and is_goal(tools[name])] or task_goals
+    goals = [
+        name for name in signal.pattern if name in tools and is_goal(tools[name])
+    ] or task_goals
     for trajectory in signal.evidence:
         if steps := around(trajectory, signal.pattern):
             return pattern_of(steps, goals, tools)
@@ -51,7 +59,9 @@ def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
     """The steps that worked, up to the bigram's last one and on to the first effect after it; [] where it does not occur."""
     if len(bigram) < 2:
         return []
-    steps = [step for step in trajectory.steps if step.error is None and isinstance(step.action, Call)]
+    steps = [
+        step for step in trajectory.steps if step.error is None and isinstance(step.action, Call)
+    ]
     names = ["^", *(step.action.tool for step in steps), "$"]
     for i in range(len(names) - len(bigram) + 1):
         if names[i : i + len(bigram)] == bigram:
@@ -61,7 +71,9 @@ def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
     return []
 
 
-def repeat(here: Situation, pattern: Pattern, cut: int | None = None) -> Generator[Call, Step, bool]:
+def repeat(
+    here: Situation, pattern: Pattern, cut: int | None = None
+) -> Generator[Call, Step, bool]:
     """Executes the pattern (or its first `cut` calls) with new values. Ends with False at a call that keeps failing."""
     outputs: list[Any] = []
     renamed: dict[bytes, Any] = {}
@@ -84,7 +96,12 @@ def repeat(here: Situation, pattern: Pattern, cut: int | None = None) -> Generat
 
 
 def _rebound(
-    here: Situation, tool: Tool, call: Call, origin: dict[tuple, Source], outputs: list[Any], renamed: dict[bytes, Any]
+    here: Situation,
+    tool: Tool,
+    call: Call,
+    origin: dict[tuple, Source],
+    outputs: list[Any],
+    renamed: dict[bytes, Any],
 ) -> Call:
     """The call with observed arguments re-bound and given ones drawn again; `renamed` maps old values to new ones."""
 
@@ -92,7 +109,9 @@ def _rebound(
         source = origin.get(path)
         if source and source.step is not None:
             return _observed(outputs, source, value)
-        if len(path) == 1 and not any(where[:1] == path and found.step is not None for where, found in origin.items()):
+        if len(path) == 1 and not any(
+            where[:1] == path and found.step is not None for where, found in origin.items()
+        ):
             return _redrawn(here, tool, path[0], value, renamed)
         if isinstance(value, dict):
             return {key: rebuilt((*path, key), member) for key, member in value.items()}
@@ -100,7 +119,9 @@ def _rebound(
             return [rebuilt((*path, place), member) for place, member in enumerate(value)]
         return value
 
-    return Call(tool.name, {name: rebuilt((name,), value) for name, value in call.arguments.items()})
+    return Call(
+        tool.name, {name: rebuilt((name,), value) for name, value in call.arguments.items()}
+    )
 
 
 def _observed(outputs: list[Any], source: Source, old: Any) -> Any:
@@ -116,7 +137,9 @@ def _redrawn(here: Situation, tool: Tool, name: str, old: Any, renamed: dict[byt
     key = canonical(old)
     if key not in renamed or not fits(renamed[key], schema):
         choices = here.known.given(tool.name, name, schema) or schema.get("enum") or [old]
-        renamed[key] = here.rng.choices(choices, [here.known.weight(tool.app, value) for value in choices])[0]
+        renamed[key] = here.rng.choices(
+            choices, [here.known.weight(tool.app, value) for value in choices]
+        )[0]
     return renamed[key]
 
 

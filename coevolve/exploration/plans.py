@@ -80,7 +80,11 @@ def coverage(indices: list[int], memory: Memory, rng: random.Random) -> list[Pla
         nearby = [name for name in ranked if memory.tools[name].app == app and name not in targets]
         plans.append(
             Plan(
-                f"coverage-{index}", "coverage", app=app, context=Context(aim=targets[:AIMS]), targets=targets + nearby
+                f"coverage-{index}",
+                "coverage",
+                app=app,
+                context=Context(aim=targets[:AIMS]),
+                targets=targets + nearby,
             )
         )
     return plans
@@ -93,11 +97,17 @@ def least_used(memory: Memory, rng: random.Random) -> list[str]:
     return [name for *_, name in sorted((used[name], rng.random(), name) for name in goals)]
 
 
-def guided(focus: Focus, pattern: Pattern, index: int, round_: int, memory: Memory, rng: random.Random) -> Plan:
+def guided(
+    focus: Focus, pattern: Pattern, index: int, round_: int, memory: Memory, rng: random.Random
+) -> Plan:
     """One round of a context: its pattern, then the least used goal tools of the apps it touches."""
     names = pattern.goals or list(dict.fromkeys(step.action.tool for step in pattern.steps))
     apps = {memory.tools[name].app for name in names if name in memory.tools}
-    near = [name for name in least_used(memory, rng) if memory.tools[name].app in apps and name not in pattern.goals]
+    near = [
+        name
+        for name in least_used(memory, rng)
+        if memory.tools[name].app in apps and name not in pattern.goals
+    ]
     app = memory.tools[names[0]].app or None if names else None
     context = context_of(focus, (names + near)[:AIMS])
     return Plan(f"guided-{index}", "guided", round_, app, context, near, pattern, focus.rollouts)

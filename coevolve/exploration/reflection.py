@@ -59,7 +59,12 @@ class Refused(Struct, frozen=True):
 
 
 async def reflect(
-    models: Models, request: Request, prompt: Prompt, focus: Focus, tools: Mapping[str, Tool], budget: int
+    models: Models,
+    request: Request,
+    prompt: Prompt,
+    focus: Focus,
+    tools: Mapping[str, Tool],
+    budget: int,
 ) -> Reflection | Refused:
     """The model's reflection on a focus. `request` holds the model and its parameters."""
     text = prompt.render(
@@ -71,12 +76,18 @@ async def reflect(
     )
     messages = [{"role": "user", "content": text}]
     try:
-        found = await models.ask(replace(request, messages=messages, prompt_version=prompt.version), Reflection)
+        found = await models.ask(
+            replace(request, messages=messages, prompt_version=prompt.version), Reflection
+        )
     except Rejected as error:
-        return Refused(focus.lead.id, f"bad_reflection: {error.reason}", error.reply[:LONGEST_REPLY])
+        return Refused(
+            focus.lead.id, f"bad_reflection: {error.reason}", error.reply[:LONGEST_REPLY]
+        )
     except Full as error:
         return Refused(focus.lead.id, f"too_long_for_model: {error}")
-    return Reflection(found.where, found.why, found.explore, [name for name in found.tools if name in tools])
+    return Reflection(
+        found.where, found.why, found.explore, [name for name in found.tools if name in tools]
+    )
 
 
 def evidence(focus: Focus) -> list[Trajectory]:
@@ -97,7 +108,12 @@ def shown(trajectories: Sequence[Trajectory], budget: int) -> list[dict[str, str
         steps = transcript(trajectory.steps, share)
         left -= tokens(steps)
         texts.append(
-            {"outcome": "success" if trajectory.success else f"failure ({trajectory.stop_reason})", "steps": steps}
+            {
+                "outcome": "success"
+                if trajectory.success
+                else f"failure ({trajectory.stop_reason})",
+                "steps": steps,
+            }
         )
     return texts
 
@@ -106,10 +122,15 @@ def _near(focus: Focus, tools: Mapping[str, Tool]) -> list[Tool]:
     """The tools of the apps that the evidence or the task touches; all, where that names none."""
     named = {name for signal in focus.signals for name in signal.pattern}
     for trajectory in evidence(focus):
-        named.update(step.action.tool for step in trajectory.steps if not isinstance(step.action, str))
+        named.update(
+            step.action.tool for step in trajectory.steps if not isinstance(step.action, str)
+        )
     task = focus.lead.task
     named.update(
-        action.tool for turn in (task.solution if task else []) for action in turn if not isinstance(action, str)
+        action.tool
+        for turn in (task.solution if task else [])
+        for action in turn
+        if not isinstance(action, str)
     )
     apps = {tools[name].app for name in named if name in tools}
     return [tool for tool in tools.values() if tool.app in apps] or list(tools.values())

@@ -12,7 +12,16 @@ from collections.abc import Generator
 from typing import Any
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import Shape, fits, literal, lookup_only, properties, required, resemblance, shapes
+from coevolve.exploration.arguments import (
+    Shape,
+    fits,
+    literal,
+    lookup_only,
+    properties,
+    required,
+    resemblance,
+    shapes,
+)
 from coevolve.exploration.memory import WORKED, Recipe
 from coevolve.exploration.situation import Situation, outcome_of
 from coevolve.records import Call, Step
@@ -58,7 +67,11 @@ def achieve(here: Situation, tool: Tool, patience: int) -> Search:
 
 
 def attempt(
-    here: Situation, tool: Tool, recipe: Recipe, fixed: dict[str, Any] | None = None, source: str | None = None
+    here: Situation,
+    tool: Tool,
+    recipe: Recipe,
+    fixed: dict[str, Any] | None = None,
+    source: str | None = None,
 ) -> Generator[Call, Step, str]:
     """Follows a recipe once, notes the lesson, and returns the outcome."""
     for name in recipe.before:
@@ -67,7 +80,9 @@ def attempt(
     step = yield from here.run(tool, recipe.shape, fixed)
     outcome = outcome_of(step, tool)
     if outcome != "nothing" or not recipe.after:
-        here.note(tool, recipe if outcome == "nothing" else recipe._replace(after=()), outcome, source)
+        here.note(
+            tool, recipe if outcome == "nothing" else recipe._replace(after=()), outcome, source
+        )
         return outcome
     for name in recipe.after:
         if name in here.tools:
@@ -120,13 +135,17 @@ def inform(here: Situation, tool: Tool, shape: Shape) -> Generator[Call, Step, N
 
 
 def _informants(here: Situation, tool: Tool, parameter: str) -> list[str]:
-    own = [n for n in here.memory.producers(parameter, tool.app) if n in here.tools and n != tool.name]
+    own = [
+        n for n in here.memory.producers(parameter, tool.app) if n in here.tools and n != tool.name
+    ]
     if own:
         ready = [n for n in own if not _blind(here, here.tools[n])] or own
         return here.rng.sample(ready, len(ready))
     other = [n for n in here.memory.producers(parameter) if n in here.tools and n != tool.name]
     if other:
-        return sorted(other, key=lambda name: (here.memory.pairs[name, tool.name], here.rng.random()))
+        return sorted(
+            other, key=lambda name: (here.memory.pairs[name, tool.name], here.rng.random())
+        )
     called = {step.action.tool for step in here.steps}
     unseen = [s.name for s in here.siblings(tool) if s.read_only and s.name not in called]
     return here.rng.sample(unseen, len(unseen))
@@ -147,7 +166,9 @@ def relay(here: Situation, tool: Tool, recipe: Recipe) -> Generator[Call, Step, 
     yield from here.run(here.tools[source])
     schema = properties(tool)[parameter]
     values = [
-        leaf.value for leaf in here.fresh if leaf.said and resemblance(parameter, leaf.key) and fits(leaf.value, schema)
+        leaf.value
+        for leaf in here.fresh
+        if leaf.said and resemblance(parameter, leaf.key) and fits(leaf.value, schema)
     ]
     if values:
         yield from attempt(here, tool, recipe, {parameter: here.rng.choice(values)}, source)
@@ -163,11 +184,16 @@ def _relay(here: Situation, tool: Tool, shape: Shape) -> tuple[str, str] | None:
             continue
         for source in here.memory.producers(parameter, said=True):
             if source in here.tools and source != tool.name:
-                pairs.append((here.memory.pairs[source, tool.name], here.rng.random(), parameter, source))
+                pairs.append(
+                    (here.memory.pairs[source, tool.name], here.rng.random(), parameter, source)
+                )
     return min(pairs)[2:] if pairs else None
 
 
 def _shapes(here: Situation, tool: Tool) -> list[Shape]:
     """Shapes in the order to try: refused ones last, then by size; equal ones by chance."""
-    ranked = [(here.memory.refused[tool.name, shape], len(shape), here.rng.random(), shape) for shape in shapes(tool)]
+    ranked = [
+        (here.memory.refused[tool.name, shape], len(shape), here.rng.random(), shape)
+        for shape in shapes(tool)
+    ]
     return [shape for *_, shape in sorted(ranked)]

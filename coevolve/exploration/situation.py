@@ -12,7 +12,15 @@ from collections.abc import Generator
 from typing import Any
 
 from coevolve.environments.protocol import Opened, Tool
-from coevolve.exploration.arguments import Known, Leaf, Shape, draw, lookup_only, properties, usual_shape
+from coevolve.exploration.arguments import (
+    Known,
+    Leaf,
+    Shape,
+    draw,
+    lookup_only,
+    properties,
+    usual_shape,
+)
 from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.records import Call, Step
 
@@ -43,12 +51,17 @@ class Situation:
         self.state = step.state or self.state
         self.fresh = self.known.see(step, tool)
 
-    def call(self, tool: Tool, shape: Shape | None = None, fixed: dict[str, Any] | None = None) -> Call:
+    def call(
+        self, tool: Tool, shape: Shape | None = None, fixed: dict[str, Any] | None = None
+    ) -> Call:
         """A call with drawn arguments; `fixed` ones are taken as they are."""
         shape = usual_shape(self.rng, tool) if shape is None else shape
         fixed = fixed or {}
         names = [name for name in properties(tool) if name in shape or name in fixed]
-        return Call(tool.name, {n: fixed[n] if n in fixed else draw(self.rng, tool, n, self.known) for n in names})
+        return Call(
+            tool.name,
+            {n: fixed[n] if n in fixed else draw(self.rng, tool, n, self.known) for n in names},
+        )
 
     def run(
         self, tool: Tool, shape: Shape | None = None, fixed: dict[str, Any] | None = None
@@ -61,14 +74,20 @@ class Situation:
 
     def siblings(self, tool: Tool) -> list[Tool]:
         """The other tools of its app."""
-        return [other for other in self.tools.values() if other.app == tool.app and other.name != tool.name]
+        return [
+            other
+            for other in self.tools.values()
+            if other.app == tool.app and other.name != tool.name
+        ]
 
     def note(self, tool: Tool, recipe: Recipe, outcome: str, source: str | None = None) -> None:
         self.lessons.append(Lesson(tool.name, recipe, outcome, source))
 
     def tells_arguments(self) -> bool:
         """Whether this environment says when arguments are at fault, so that another refusal vouches for them."""
-        return bool(self.memory.refused) or any(lesson.outcome == "arguments" for lesson in self.lessons)
+        return bool(self.memory.refused) or any(
+            lesson.outcome == "arguments" for lesson in self.lessons
+        )
 
     def missing(self, tool: Tool, shape: Shape) -> list[str]:
         """Parameters for which neither the user nor an earlier output of the same app has a value."""
@@ -77,7 +96,9 @@ class Situation:
     def _missing(self, tool: Tool, name: str) -> bool:
         schema = properties(tool)[name]
         observed = self.known.observed(tool, name, schema)
-        if lookup_only(tool, name) and tool.app in {self.memory.tools[p].app for p in self.memory.producers(name)}:
+        if lookup_only(tool, name) and tool.app in {
+            self.memory.tools[p].app for p in self.memory.producers(name)
+        }:
             return not any(leaf.app == tool.app for _, leaf in observed)
         if lookup_only(tool, name):
             return not observed

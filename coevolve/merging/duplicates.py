@@ -43,5 +43,7 @@ class HeldOut:
 
 
 def _requests(task: Task) -> set[str]:
-    by_effects = {content_id("effects", task.env, task.query, task.effects)} if task.effects else set()
+    by_effects = (
+        {content_id("effects", task.env, task.query, task.effects)} if task.effects else set()
+    )
     return by_effects | {content_id("solution", task.env, task.query, task.solution)}

@@ -39,7 +39,12 @@ class Merged(NamedTuple):
     """New tasks that were not taken, and old ones that had to go, each with its reason."""
 
 
-def merge(old: Iterable[Line[Task]], new: Iterable[Line[Task]], held_out: HeldOut, limits: Limits = Limits()) -> Merged:
+def merge(
+    old: Iterable[Line[Task]],
+    new: Iterable[Line[Task]],
+    held_out: HeldOut,
+    limits: Limits = Limits(),
+) -> Merged:
     """Reads both wholly, `old` first."""
     seen, refused = Seen(), []
     kept: list[Line[Task]] = []
@@ -50,12 +55,20 @@ def merge(old: Iterable[Line[Task]], new: Iterable[Line[Task]], held_out: HeldOu
         reason = _refusal(line.record, seen, held_out, limits)
         (refused.append(Refused(line, reason)) if reason else fresh.append(line))
     taken = _share(kept, fresh, limits.max_share)
-    refused += [Refused(line, "over the share of new tasks") for place, line in enumerate(fresh) if place not in taken]
+    refused += [
+        Refused(line, "over the share of new tasks")
+        for place, line in enumerate(fresh)
+        if place not in taken
+    ]
     merged = kept + [line for place, line in enumerate(fresh) if place in taken]
     evicted = _evicted(merged, limits.max_tasks)
     refused += [Refused(line, "evicted") for place, line in enumerate(merged) if place in evicted]
     result = [line for place, line in enumerate(merged) if place not in evicted]
-    return Merged(result, sum(place >= len(kept) for place in range(len(merged)) if place not in evicted), refused)
+    return Merged(
+        result,
+        sum(place >= len(kept) for place in range(len(merged)) if place not in evicted),
+        refused,
+    )
 
 
 def _refusal(task: Task, seen: Seen, held_out: HeldOut, limits: Limits) -> str | None:
@@ -91,5 +104,11 @@ def _evicted(lines: list[Line[Task]], most: int | None) -> set[int]:
     if most is None or len(lines) <= most:
         return set()
     origins = [line.record.origin for line in lines]
-    open_ = [place for place, origin in enumerate(origins) if origin.kind == "synthesis" and origin.iteration > 0]
-    return set(sorted(open_, key=lambda place: (origins[place].iteration, place))[: len(lines) - most])
+    open_ = [
+        place
+        for place, origin in enumerate(origins)
+        if origin.kind == "synthesis" and origin.iteration > 0
+    ]
+    return set(
+        sorted(open_, key=lambda place: (origins[place].iteration, place))[: len(lines) - most]
+    )

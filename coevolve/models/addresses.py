@@ -37,11 +37,18 @@ def addresses(urls: str | None) -> list[Address]:
 def _checked(url: str) -> Address:
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.fragment
+        good = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not parts.fragment
+        )
     except ValueError:
         good = False
     if not good:
-        raise UsageError(f"--base-url {shown(url)!r} is no address of a server, as in http://localhost:8000/v1")
+        raise UsageError(
+            f"--base-url {shown(url)!r} is no address of a server, as in http://localhost:8000/v1"
+        )
     return address(url)
 
 

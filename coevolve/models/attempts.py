@@ -49,10 +49,19 @@ def bounded(timeout: float, query: list[tuple[str, str]]) -> Any:
                     body = await _beginning(response)
             except TimeoutError as error:
                 raise library.ReadTimeout("the attempt took too long", request=request) from error
-            headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
+            headers = [
+                (name, value)
+                for name, value in response.headers.multi_items()
+                if name not in _OF_THE_BODY
+            ]
             if response.is_error and asked_wait(response.headers) > LONGEST_WAIT:
-                headers = [*((n, v) for n, v in headers if n != "x-should-retry"), ("x-should-retry", "false")]
-            return library.Response(response.status_code, headers=headers, content=body, request=response.request)
+                headers = [
+                    *((n, v) for n, v in headers if n != "x-should-retry"),
+                    ("x-should-retry", "false"),
+                ]
+            return library.Response(
+                response.status_code, headers=headers, content=body, request=response.request
+            )
 
     async def skip(response: Any) -> None:
         """The library reads the text of a redirect whole, for nobody."""
@@ -66,9 +75,13 @@ def bounded(timeout: float, query: list[tuple[str, str]]) -> Any:
         what = f"socksio (needed for the SOCKS proxy that {_set(_PROXIES)} names)"
         raise MissingDependency(what, "pip install socksio") from error
     except OSError as error:
-        raise UsageError(f"{_set(_CERTIFICATES)}: cannot be used for HTTPS: {error.strerror or error}") from error
+        raise UsageError(
+            f"{_set(_CERTIFICATES)}: cannot be used for HTTPS: {error.strerror or error}"
+        ) from error
     except (ValueError, library.InvalidURL) as error:
-        raise UsageError(f"{_set(_PROXIES)}: holds no address of a proxy that can be used") from error
+        raise UsageError(
+            f"{_set(_PROXIES)}: holds no address of a proxy that can be used"
+        ) from error
 
 
 def http_library() -> Any:
@@ -92,7 +105,9 @@ async def _beginning(response: Any) -> bytes:
 
 def _set(names: tuple[str, ...]) -> str:
     """Those variables that are set, as they are spelled. Their values may hold passwords."""
-    return ", ".join(sorted(name for name, value in os.environ.items() if value and name.lower() in names))
+    return ", ".join(
+        sorted(name for name, value in os.environ.items() if value and name.lower() in names)
+    )
 
 
 def asked_wait(headers: Mapping[str, str]) -> float:
@@ -104,7 +119,10 @@ def asked_wait(headers: Mapping[str, str]) -> float:
             continue
         return 0 if math.isnan(wait) else wait
     try:
-        return email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time()
+        return (
+            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+            - time.time()
+        )
     except (ValueError, OverflowError):
         return 0
 
@@ -114,7 +132,11 @@ def cause(error: BaseException) -> str:
     found = bottom = error.__cause__ or error
     while bottom := _under(bottom):
         found = bottom if isinstance(bottom, OSError) else found
-    if isinstance(found, OSError) and found.errno and not isinstance(found, ssl.SSLError | socket.gaierror):
+    if (
+        isinstance(found, OSError)
+        and found.errno
+        and not isinstance(found, ssl.SSLError | socket.gaierror)
+    ):
         return os.strerror(found.errno)
     return getattr(found, "strerror", None) or str(found) or type(found).__name__
 

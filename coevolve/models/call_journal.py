@@ -135,7 +135,9 @@ class _File:
         self._places: dict[bytes, tuple[int, int]] = {}
         self._scanned = 0
         self._handle: int | None = None
-        with contextlib.suppress(FileNotFoundError):  # reading only: a cassette need not have every file
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # reading only: a cassette need not have every file
             mode = os.O_RDWR | os.O_APPEND | os.O_CREAT if writes else os.O_RDONLY
             self._handle = os.open(path, mode, 0o666)
 
@@ -168,7 +170,11 @@ class _File:
     def _scan(self) -> None:
         """Takes in the whole lines that were appended since."""
         size = os.fstat(self._handle).st_size
-        data = os.pread(self._handle, size - self._scanned, self._scanned) if size > self._scanned else b""
+        data = (
+            os.pread(self._handle, size - self._scanned, self._scanned)
+            if size > self._scanned
+            else b""
+        )
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             if data.startswith(_HEAD, start):
@@ -183,4 +189,6 @@ def _failing(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteFailed(f"{directory}: the journal cannot be written: {error.strerror}") from error
+        raise WriteFailed(
+            f"{directory}: the journal cannot be written: {error.strerror}"
+        ) from error

@@ -83,7 +83,14 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def key(self) -> str:
         """32 hex digits."""
-        parameters = [self.tools, self.schema, self.temperature, self.max_tokens, self.seed, self.extra]
+        parameters = [
+            self.tools,
+            self.schema,
+            self.temperature,
+            self.max_tokens,
+            self.seed,
+            self.extra,
+        ]
         parts = ["call/1", self.model, self.messages, parameters, self.prompt_version, self.sample]
         return hashlib.sha256(canonical(parts)).hexdigest()[:32]
 
@@ -92,9 +99,7 @@ class Request(Struct, frozen=True, kw_only=True):
         prompt = f", prompt {self.prompt_version}" if self.prompt_version else ""
         content = self.messages[-1].get("content") if self.messages else ""
         last = " ".join(str(content).split())
-        return (
-            f"model {self.model}{prompt}, sample {self.sample}, {len(self.messages)} messages, the last: {last[:120]}"
-        )
+        return f"model {self.model}{prompt}, sample {self.sample}, {len(self.messages)} messages, the last: {last[:120]}"
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
@@ -160,7 +165,10 @@ def reply(body: bytes, names: dict[str, str] | None = None, may_be_silent: bool 
     found = found if isinstance(found, list) else [found]
     calls = [_call(i, item, names or {}) for i, item in enumerate(found)]
     if not all(calls):
-        tags = [f"<tool_call>\n{json.dumps(_function(item), ensure_ascii=False)}\n</tool_call>" for item in found]
+        tags = [
+            f"<tool_call>\n{json.dumps(_function(item), ensure_ascii=False)}\n</tool_call>"
+            for item in found
+        ]
         text, calls = "\n".join([text, *tags] if text.strip() else tags), []
     silent = may_be_silent and choice.finish_reason in (None, "stop")
     if not (text.strip() or calls or reasoning or truncated or silent):
@@ -207,7 +215,9 @@ def _split(message: _Message, truncated: bool) -> tuple[str, str]:
     thought = _THINK.match(content)
     if thought and "</think>" not in content and not truncated:
         return content, ""
-    if not thought and "<think>" not in content:  # a template that ends in <think> leaves it out of the reply
+    if (
+        not thought and "<think>" not in content
+    ):  # a template that ends in <think> leaves it out of the reply
         thought = _OPENED_BY_TEMPLATE.match(content)
     return (content[thought.end() :], thought[1].strip()) if thought else (content, "")
 
@@ -215,13 +225,25 @@ def _split(message: _Message, truncated: bool) -> tuple[str, str]:
 def _text(content: Any) -> str:
     """A message's content, which may come in parts."""
     if isinstance(content, list):
-        return "".join(_text(part.get("text")) if isinstance(part, dict) else _text(part) for part in content)
-    return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+        return "".join(
+            _text(part.get("text")) if isinstance(part, dict) else _text(part) for part in content
+        )
+    return (
+        content
+        if isinstance(content, str)
+        else ""
+        if content is None
+        else json.dumps(content, ensure_ascii=False)
+    )
 
 
 def _function(item: Any) -> Any:
     """What a call calls and with what, as it came."""
-    return item["function"] if isinstance(item, dict) and isinstance(item.get("function"), dict) else item
+    return (
+        item["function"]
+        if isinstance(item, dict) and isinstance(item.get("function"), dict)
+        else item
+    )
 
 
 def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
@@ -237,7 +259,11 @@ def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None
         return None
     id_ = item.get("id")
     named = {"name": names.get(sent, sent), "arguments": arguments}
-    return {"id": id_ if id_ and isinstance(id_, str) else f"call_{index}", "type": "function", "function": named}
+    return {
+        "id": id_ if id_ and isinstance(id_, str) else f"call_{index}",
+        "type": "function",
+        "function": named,
+    }
 
 
 def _is_object(text: str) -> bool:

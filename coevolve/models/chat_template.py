@@ -53,7 +53,9 @@ class Chat:
         self.end, self._end_text = self._end_of_turn()
         self._tool_role = self._has_tool_role()
 
-    def prompt(self, messages: list[Message], tools: list[dict[str, Any]] | None = None) -> list[int]:
+    def prompt(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None = None
+    ) -> list[int]:
         """Token ids of the conversation up to where the first reply begins."""
         from jinja2 import TemplateError
 
@@ -61,7 +63,9 @@ class Chat:
             return self._tokens(messages, lambda told: self._render(told, tools or None, True))
         except TemplateError as error:
             name = self.tokenizer.name_or_path
-            raise UsageError(f"{name}: its chat template cannot show this conversation: {error}") from None
+            raise UsageError(
+                f"{name}: its chat template cannot show this conversation: {error}"
+            ) from None
 
     def suffix(self, messages: list[Message]) -> list[int]:
         """Token ids between the end token of a reply and the start of the next one, with the messages between them."""
@@ -80,7 +84,9 @@ class Chat:
     def _tokens(self, messages: list[Message], render: Callable[[list[Message]], str]) -> list[int]:
         """The ids of a rendering, cut inside the control words that its data holds."""
         text = render(messages)
-        if not any(m["role"] not in OURS and self._controls.search(str(m["content"])) for m in messages):
+        if not any(
+            m["role"] not in OURS and self._controls.search(str(m["content"])) for m in messages
+        ):
             return self.encode(text)
         cut = next(mark for mark in map(chr, PRIVATE) if mark not in text)
         parts = render([self._without_controls(message, cut) for message in messages]).split(cut)
@@ -93,18 +99,26 @@ class Chat:
 
     def _broken(self, text: str, cut: str) -> str:
         """The text with a cut after the first character of each control word."""
-        return self._controls.sub(lambda word: word[0][0] + cut + self._broken(word[0][1:], cut), text)
+        return self._controls.sub(
+            lambda word: word[0][0] + cut + self._broken(word[0][1:], cut), text
+        )
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self.tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
 
-    def _render(self, messages: list[Message], tools: list[dict[str, Any]] | None, generate: bool) -> str:
+    def _render(
+        self, messages: list[Message], tools: list[dict[str, Any]] | None, generate: bool
+    ) -> str:
         if self._text:
             return self._text(messages, tools or [])
-        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=generate)
+        return self.tokenizer.apply_chat_template(
+            messages, tools=tools, tokenize=False, add_generation_prompt=generate
+        )
 
     def _after_marker(self, messages: list[Message], generate: bool) -> str:
         return self._render(messages, None, generate).partition(MARKER)[2]
@@ -115,8 +129,14 @@ class Chat:
         if self._text:
             frame += self._text([*self._dummy, {"role": "tool", "content": "x"}], [{}])
         added = self.tokenizer.added_tokens_decoder.values()
-        words = {t.content for t in added if t.special or (_FRAME_WORD.fullmatch(t.content) and t.content in frame)}
-        longest = sorted((word for word in words if len(word) > 1), key=lambda word: (-len(word), word))
+        words = {
+            t.content
+            for t in added
+            if t.special or (_FRAME_WORD.fullmatch(t.content) and t.content in frame)
+        }
+        longest = sorted(
+            (word for word in words if len(word) > 1), key=lambda word: (-len(word), word)
+        )
         return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
 
     def _end_of_turn(self) -> tuple[int, str]:
@@ -125,14 +145,18 @@ class Chat:
         for id_ in self.encode(self._after_marker(self._dummy, False)):
             if id_ in special:
                 return id_, self.tokenizer.convert_ids_to_tokens(id_)
-        raise UsageError(f"{self.tokenizer.name_or_path}: the chat template ends no reply by a special token")
+        raise UsageError(
+            f"{self.tokenizer.name_or_path}: the chat template ends no reply by a special token"
+        )
 
     def _has_tool_role(self) -> bool:
         from jinja2 import TemplateError
 
         probe = "result-of-the-probe"
         try:
-            return probe in self._render([*self._dummy, {"role": "tool", "content": probe}], None, True)
+            return probe in self._render(
+                [*self._dummy, {"role": "tool", "content": probe}], None, True
+            )
         except TemplateError:
             return False
 

@@ -74,7 +74,9 @@ class ChatClient:
         pools = max(1, min(POOLS, concurrency // len(found) // POOLS))
         self._servers = [Server(at, key, timeout, pools) for at in found]
         proxies = [address(server.proxy) for server in self._servers if server.proxy]
-        self._secrets = Secrets(key, *itertools.chain.from_iterable(at.secrets for at in [*found, *proxies]))
+        self._secrets = Secrets(
+            key, *itertools.chain.from_iterable(at.secrets for at in [*found, *proxies])
+        )
         self._at_server = at_server or {}
         self._without_schema: set[str] = set()
         self._without_results: set[str] = set()
@@ -100,10 +102,16 @@ class ChatClient:
         """The reply without secrets. They are cut here, out of what was read, for a server may spell them in any way of JSON's."""
         cut = self._secrets.cut
         calls = [
-            {**call, "id": cut(call["id"]), "function": {name: cut(text) for name, text in call["function"].items()}}
+            {
+                **call,
+                "id": cut(call["id"]),
+                "function": {name: cut(text) for name, text in call["function"].items()},
+            }
             for call in found.tool_calls
         ]
-        return replace(found, text=cut(found.text), reasoning=cut(found.reasoning), tool_calls=calls)
+        return replace(
+            found, text=cut(found.text), reasoning=cut(found.reasoning), tool_calls=calls
+        )
 
     async def _post(self, request: Request, names: dict[str, str]) -> Any:
         """The raw response; asks again where the server has no structured answers, or no `tool` messages of this kind."""
@@ -118,7 +126,12 @@ class ChatClient:
             if status in _NO_FORMAT and request.schema and schema and _FORMAT.search(said):
                 self._without_schema.add(request.model)
                 return await self._post(request, names)
-            if status in _NO_FORMAT and results and _TOOL.search(said) and any(map(_lone, request.messages)):
+            if (
+                status in _NO_FORMAT
+                and results
+                and _TOOL.search(said)
+                and any(map(_lone, request.messages))
+            ):
                 self._without_results.add(request.model)
                 return await self._post(request, names)
             if status in (400, 413) and _CONTEXT.search(said):
@@ -148,12 +161,19 @@ def _conversation(request: Request) -> int:
 
 
 def _body(request: Request, names: dict[str, str], schema: bool, results: bool) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": request.model, "messages": _outgoing(request.messages, names, results)}
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": _outgoing(request.messages, names, results),
+    }
     if request.tools:
         body["tools"] = [_renamed(tool, names) for tool in request.tools]
     if request.schema and schema:
         body["response_format"] = {"type": "json_schema", "json_schema": request.schema}
-    limits = {"temperature": request.temperature, "max_tokens": request.max_tokens, "seed": request.seed}
+    limits = {
+        "temperature": request.temperature,
+        "max_tokens": request.max_tokens,
+        "seed": request.seed,
+    }
     body |= {name: value for name, value in limits.items() if value is not None}
     return {name: value for name, value in (body | request.extra).items() if value is not None}
 
@@ -174,7 +194,11 @@ def _names(tools: list[dict[str, Any]]) -> dict[str, str]:
 
 def _renamed(tool: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     name = tool["function"]["name"]
-    return tool if names[name] == name else {**tool, "function": {**tool["function"], "name": names[name]}}
+    return (
+        tool
+        if names[name] == name
+        else {**tool, "function": {**tool["function"], "name": names[name]}}
+    )
 
 
 def _lone(message: Message) -> bool:
@@ -190,7 +214,10 @@ def _outgoing(messages: list[Message], names: dict[str, str], results: bool) -> 
             role = {"role": "tool", "tool_call_id": _NO_ID} if results else {"role": "user"}
             message = {**role, "content": message["content"]}
         elif message.get("tool_calls"):
-            message = {**message, "tool_calls": [_renamed_call(call, names) for call in message["tool_calls"]]}
+            message = {
+                **message,
+                "tool_calls": [_renamed_call(call, names) for call in message["tool_calls"]],
+            }
         if "reasoning" in message:
             message = {name: value for name, value in message.items() if name != "reasoning"}
         sent.append(message)

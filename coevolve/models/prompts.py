@@ -48,7 +48,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "tried": ["shop.add(item) ×1"],
         "tools": [],
     },
-    "observe": {"observation": "{}", "error": "not_found", "changed": True, "left": 3, "tried": ["shop.add(item) ×1"]},
+    "observe": {
+        "observation": "{}",
+        "error": "not_found",
+        "changed": True,
+        "left": 3,
+        "tried": ["shop.add(item) ×1"],
+    },
     "reflect": {
         "facts": "it failed",
         "query": ["I need milk."],
@@ -78,7 +84,11 @@ def load(name: str, directory: str | None = None) -> Prompt:
     """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without jinja2."""
     sources = _sources(directory)
     environment = _environment(sources)
-    prompt = Prompt(name, content_id(*sorted(_closure(name + SUFFIX, sources, environment).items())), environment)
+    prompt = Prompt(
+        name,
+        content_id(*sorted(_closure(name + SUFFIX, sources, environment).items())),
+        environment,
+    )
     for example in _examples(name):
         if not prompt.render(**example) and example == EXAMPLES[name]:
             raise UsageError(f"prompt {name}: it says nothing")
@@ -89,7 +99,10 @@ def _examples(name: str) -> list[dict[str, Any]]:
     """The example, and one in which nothing is there that may be missing, as code."""
     full = EXAMPLES[name]
     given = ("explorations",)  # never empty
-    none = {k: type(v)() if isinstance(v, str | list | dict) and k not in given else v for k, v in full.items()}
+    none = {
+        k: type(v)() if isinstance(v, str | list | dict) and k not in given else v
+        for k, v in full.items()
+    }
     return [full, none | ({"code": True, "mode": "curious"} if "code" in full else {})]
 
 
@@ -106,14 +119,20 @@ def fence(text: Any) -> str:
 
 def _sources(directory: str | None) -> dict[str, str]:
     """File name → text; the user's win."""
-    own = {f.name: f.read_text() for f in (files("coevolve") / "prompts").iterdir() if f.name.endswith(SUFFIX)}
+    own = {
+        f.name: f.read_text()
+        for f in (files("coevolve") / "prompts").iterdir()
+        if f.name.endswith(SUFFIX)
+    }
     if directory is None:
         return own
     if not Path(directory).is_dir():
         raise UsageError(f"--prompts {directory}: no such folder")
     theirs = {path.name: _text(path) for path in sorted(Path(directory).glob("*" + SUFFIX))}
     if unknown := sorted(theirs.keys() - own.keys()):
-        raise UsageError(f"--prompts {directory}: unknown {', '.join(unknown)}; there are {', '.join(sorted(own))}")
+        raise UsageError(
+            f"--prompts {directory}: unknown {', '.join(unknown)}; there are {', '.join(sorted(own))}"
+        )
     return own | theirs
 
 
@@ -157,7 +176,10 @@ def _environment(sources: dict[str, str]) -> Environment:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.DictLoader(sources), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.DictLoader(sources),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["data"] = fence
     return environment

@@ -20,14 +20,18 @@ class Secrets:
     """Knows how the secrets may be spelled."""
 
     def __init__(self, *secrets: str):
-        self._secrets = sorted((secret for secret in secrets if len(secret) >= SHORTEST), key=len, reverse=True)
+        self._secrets = sorted(
+            (secret for secret in secrets if len(secret) >= SHORTEST), key=len, reverse=True
+        )
         self._pattern = re.compile("|".join(map(_spelled, self._secrets)))
 
     def cut(self, text: str) -> str:
         """The text with `CUT` in place of each secret."""
         if "\\" in text or "%" in text:
             return self._pattern.sub(CUT, text) if self._secrets else text
-        for secret in self._secrets:  # nothing is escaped: a hundred times as fast, for answers of megabytes
+        for (
+            secret
+        ) in self._secrets:  # nothing is escaped: a hundred times as fast, for answers of megabytes
             text = text.replace(secret, CUT)
         return text
 

@@ -32,9 +32,14 @@ class Server:
         if at.authorization:
             options["default_headers"] = {"Authorization": at.authorization}
         try:
-            self.clients = [openai.AsyncOpenAI(**options, http_client=bounded(timeout, at.query)) for _ in range(pools)]
+            self.clients = [
+                openai.AsyncOpenAI(**options, http_client=bounded(timeout, at.query))
+                for _ in range(pools)
+            ]
         except http_library().InvalidURL as error:
-            raise UsageError(f"--base-url {shown(at.url)!r} is no address of a server: {error}") from None
+            raise UsageError(
+                f"--base-url {shown(at.url)!r} is no address of a server: {error}"
+            ) from None
         self._turns = itertools.cycle(self.clients)
         self._timeout = timeout
         self.name = shown(at.url)
@@ -43,7 +48,9 @@ class Server:
 
     async def post(self, body: dict[str, Any]) -> Any:
         """The raw response. Raises the package's errors."""
-        return await next(self._turns).post("/chat/completions", cast_to=object, body=body, options=_RAW)
+        return await next(self._turns).post(
+            "/chat/completions", cast_to=object, body=body, options=_RAW
+        )
 
     async def close(self) -> None:
         for client in self.clients:
@@ -53,9 +60,13 @@ class Server:
         """The package's error in one line; `safe` makes what the server says fit for it."""
         status, why = getattr(error, "status_code", None), safe(reason(error))
         if status in (401, 403):
-            return Unreachable(f"{self.name}: the server refuses {self._credentials} (HTTP {status}): {why}")
+            return Unreachable(
+                f"{self.name}: the server refuses {self._credentials} (HTTP {status}): {why}"
+            )
         if status == 407:
-            return Unreachable(f"{self.name}: the proxy {shown(self.proxy or '')} refuses who asks (HTTP 407): {why}")
+            return Unreachable(
+                f"{self.name}: the proxy {shown(self.proxy or '')} refuses who asks (HTTP 407): {why}"
+            )
         wait = asked_wait(getattr(getattr(error, "response", None), "headers", {}))
         if wait > LONGEST_WAIT:
             return Unreachable(
@@ -80,7 +91,9 @@ def package() -> Any:
     try:
         import openai
     except ImportError as error:
-        raise MissingDependency("openai (needed for a model at a server)", installation("models")) from error
+        raise MissingDependency(
+            "openai (needed for a model at a server)", installation("models")
+        ) from error
     return openai
 
 
@@ -112,5 +125,7 @@ def reason(error: Exception) -> str:
     """What the body of an error says is wrong, in any of the forms that servers have; else the error's own message."""
     said = getattr(error, "body", None)
     while isinstance(said, dict):
-        said = next((said[name] for name in ("message", "detail", "error") if said.get(name)), None) or str(said)
+        said = next(
+            (said[name] for name in ("message", "detail", "error") if said.get(name)), None
+        ) or str(said)
     return str(said or getattr(error, "message", ""))

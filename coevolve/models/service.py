@@ -73,15 +73,23 @@ class Models:
 
     def __init__(self, stage: str, options: Options = Options()):
         if refused := sorted(options.extra.keys() & OURS):
-            raise UsageError(f"--request-extra: {', '.join(refused)} cannot be set or removed there")
+            raise UsageError(
+                f"--request-extra: {', '.join(refused)} cannot be set or removed there"
+            )
         self.options = options
-        self.spending = Spending(stage, options.limits, read_prices(options.prices) if options.prices else None)
+        self.spending = Spending(
+            stage, options.limits, read_prices(options.prices) if options.prices else None
+        )
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
-        self._journal = CallJournal(options.journal or home() / "journal", writes=not options.offline)
+        self._journal = CallJournal(
+            options.journal or home() / "journal", writes=not options.offline
+        )
         self._client = None
         if not options.offline:
-            self._client = ChatClient(options.base_url, options.timeout, options.concurrency, options.at_server)
+            self._client = ChatClient(
+                options.base_url, options.timeout, options.concurrency, options.at_server
+            )
         self._runner = asyncio.Runner()
         self._asking: dict[str, asyncio.Task[Reply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
@@ -92,7 +100,9 @@ class Models:
     def __enter__(self) -> Models:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
         self.close(finish=kind is None or issubclass(kind, Exception))
 
     def close(self, finish: bool = True) -> None:
@@ -154,7 +164,9 @@ class Models:
         totals.repaired += decoded.repaired
         return decoded.value
 
-    def each(self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None) -> Iterator[B]:
+    def each(
+        self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None
+    ) -> Iterator[B]:
         """`function` of every item, `width` (default: the concurrency) at a time, in the order of the items.
 
         The first failure of an item, in that order, is raised in its place; the others that run are cancelled.
@@ -171,7 +183,9 @@ class Models:
         entry = self._journal.get(key)
         if entry is None or entry.unusable:
             return None
-        self.spending.of(model).reused.add(entry.reply, entry.seconds, entry.retries, entry.cost, entry.estimated)
+        self.spending.of(model).reused.add(
+            entry.reply, entry.seconds, entry.retries, entry.cost, entry.estimated
+        )
         return entry.reply
 
     async def _ask(self, key: str, request: Request) -> Reply:
@@ -199,23 +213,34 @@ class Models:
             nothing = Reply(usage=error.usage, cached_tokens=error.cached_tokens)
             entry = self._entry(key, request, nothing, 0, round(time.monotonic() - began, 3))
             took = entry.estimated or entry.reply.usage
-            wasted = Usage(wasted.prompt_tokens + took.prompt_tokens, wasted.completion_tokens + took.completion_tokens)
+            wasted = Usage(
+                wasted.prompt_tokens + took.prompt_tokens,
+                wasted.completion_tokens + took.completion_tokens,
+            )
             self._keep(msgspec.structs.replace(entry, unusable=str(error), wasted=wasted))
             self._wasted.add(key)
             raise
-        totals.silent += not (reply.text.strip() or reply.reasoning or reply.tool_calls or reply.truncated)
+        totals.silent += not (
+            reply.text.strip() or reply.reasoning or reply.tool_calls or reply.truncated
+        )
         if self.options.until and Path(self.options.until).exists():
-            raise Unreachable(f"model {request.model} is no longer at its server: {self.options.until} has appeared")
+            raise Unreachable(
+                f"model {request.model} is no longer at its server: {self.options.until} has appeared"
+            )
         self._keep(self._entry(key, request, reply, retries, seconds))
         return reply
 
-    def _entry(self, key: str, request: Request, reply: Reply, retries: int, seconds: float) -> Entry:
+    def _entry(
+        self, key: str, request: Request, reply: Reply, retries: int, seconds: float
+    ) -> Entry:
         estimated = estimate(request, reply)
         last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
         return Entry(
             key=key,
             stage=self.spending.stage,
-            asked=Asked(request.model, request.prompt_version, request.sample, len(request.messages), last),
+            asked=Asked(
+                request.model, request.prompt_version, request.sample, len(request.messages), last
+            ),
             reply=reply,
             seconds=seconds,
             retries=retries,
@@ -225,7 +250,9 @@ class Models:
 
     def _keep(self, entry: Entry) -> None:
         self._journal.put(entry)
-        self.spending.pay(entry.asked.model, entry.reply, entry.seconds, entry.retries, entry.estimated)
+        self.spending.pay(
+            entry.asked.model, entry.reply, entry.seconds, entry.retries, entry.estimated
+        )
 
     def _done(self, key: str, task: asyncio.Task[Reply]) -> None:
         del self._asking[key]
@@ -270,7 +297,11 @@ class _Lane:
         await asyncio.gather(*self._queue, return_exceptions=True)
 
     def _fill(self) -> None:
-        while not self._exhausted and self._running < self._width and len(self._queue) < AHEAD * self._width:
+        while (
+            not self._exhausted
+            and self._running < self._width
+            and len(self._queue) < AHEAD * self._width
+        ):
             try:
                 item = next(self._source)
             except StopIteration:

@@ -42,7 +42,9 @@ def estimate(request: Request, reply: Reply) -> Usage | None:
     if counted.prompt_tokens and (counted.completion_tokens or not any(said)):
         return None
     asked = [request.messages, request.tools, request.schema]
-    return Usage(counted.prompt_tokens or _tokens_of(asked), counted.completion_tokens or _tokens_of(said))
+    return Usage(
+        counted.prompt_tokens or _tokens_of(asked), counted.completion_tokens or _tokens_of(said)
+    )
 
 
 def _tokens_of(parts: Any) -> int:
@@ -70,15 +72,21 @@ def read_prices(path: str) -> dict[str, Price]:
     """Model → price. Raises UsageError with the file and what is wrong in it."""
     try:
         text = Path(path).read_bytes()
-        table = msgspec.json.decode(text) if path.endswith(".json") else tomllib.loads(text.decode())
+        table = (
+            msgspec.json.decode(text) if path.endswith(".json") else tomllib.loads(text.decode())
+        )
         prices = msgspec.convert(table, dict[str, Price])
-        if any(not 0 <= figure < math.inf for price in prices.values() for figure in price.figures()):
+        if any(
+            not 0 <= figure < math.inf for price in prices.values() for figure in price.figures()
+        ):
             raise ValueError("a price is a finite number, not below 0")
         return prices
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (ValueError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{path}: no price table ({{model: {{prompt, completion, cached}}}}): {error}") from error
+        raise UsageError(
+            f"{path}: no price table ({{model: {{prompt, completion, cached}}}}): {error}"
+        ) from error
 
 
 class Spent(Struct):
@@ -99,7 +107,12 @@ class Spent(Struct):
         return self.prompt_tokens + self.completion_tokens
 
     def add(
-        self, reply: Reply, seconds: float, retries: int, cost: float | None, estimated: Usage | None = None
+        self,
+        reply: Reply,
+        seconds: float,
+        retries: int,
+        cost: float | None,
+        estimated: Usage | None = None,
     ) -> None:
         used = estimated or reply.usage
         self.calls += 1
@@ -145,7 +158,11 @@ class Totals(Struct):
 
     def line(self) -> str:
         """For stderr."""
-        parts = [f"{self.paid.calls} calls", f"{self.reused.calls} from the journal", _tokens(self.paid)]
+        parts = [
+            f"{self.paid.calls} calls",
+            f"{self.reused.calls} from the journal",
+            _tokens(self.paid),
+        ]
         if self.paid.calls:
             parts.append(f"{self.paid.seconds / self.paid.calls:.2g} s a call")
         parts += [f"{n} {name}" for name, n in self._exceptions().items() if n]
@@ -188,7 +205,9 @@ class Limits(Struct, frozen=True):
 
 
 class Spending:
-    def __init__(self, stage: str, limits: Limits = Limits(), prices: dict[str, Price] | None = None):
+    def __init__(
+        self, stage: str, limits: Limits = Limits(), prices: dict[str, Price] | None = None
+    ):
         self.stage, self._limits, self._prices = stage, limits, prices or {}
         self.started = 0
         """Calls begun: what --max-calls counts."""
@@ -211,9 +230,13 @@ class Spending:
         known = model in self._prices and estimated is None
         return self._prices[model].of(reply.usage, reply.cached_tokens) if known else None
 
-    def pay(self, model: str, reply: Reply, seconds: float, retries: int, estimated: Usage | None = None) -> None:
+    def pay(
+        self, model: str, reply: Reply, seconds: float, retries: int, estimated: Usage | None = None
+    ) -> None:
         """Adds a call to the totals and to what the limits look at."""
-        self.of(model).paid.add(reply, seconds, retries, self.price(model, reply, estimated), estimated)
+        self.of(model).paid.add(
+            reply, seconds, retries, self.price(model, reply, estimated), estimated
+        )
         if model in self._prices:
             self._cost += self._prices[model].of(estimated or reply.usage, reply.cached_tokens)
 

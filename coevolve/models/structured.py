@@ -68,12 +68,18 @@ def _repaired(text: str, type_: type) -> Decoded:
     try:
         import json_repair
     except ImportError as error:
-        raise MissingDependency("json-repair (an answer is no JSON)", installation("models")) from error
+        raise MissingDependency(
+            "json-repair (an answer is no JSON)", installation("models")
+        ) from error
     try:
         value = json_repair.loads(text)
         if not is_text(value):
             return Decoded(reason=NO_TEXT)
-        return Decoded(msgspec.convert(value, type_), repaired=True) if value != "" else Decoded(reason="it is no JSON")
+        return (
+            Decoded(msgspec.convert(value, type_), repaired=True)
+            if value != ""
+            else Decoded(reason="it is no JSON")
+        )
     except msgspec.ValidationError as error:
         return Decoded(reason=str(error), repaired=True)
     except (ValueError, RecursionError) as error:

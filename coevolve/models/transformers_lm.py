@@ -92,13 +92,22 @@ class LocalModel:
     ):
         self.model, self.tokenizer, self.chat = model, tokenizer, Chat(tokenizer, render)
         self.autocast = autocast
-        context = min(getattr(_text_config(model), "max_position_embeddings", None) or MAX_CONTEXT, MAX_CONTEXT)
+        context = min(
+            getattr(_text_config(model), "max_position_embeddings", None) or MAX_CONTEXT,
+            MAX_CONTEXT,
+        )
         own = model.generation_config
         self.max_tokens = min(max_tokens or (own and own.max_length) or context, context)
-        turn = max_turn_tokens or (own and own.max_new_tokens) or min(1024, max(1, self.max_tokens // 6))
+        turn = (
+            max_turn_tokens
+            or (own and own.max_new_tokens)
+            or min(1024, max(1, self.max_tokens // 6))
+        )
         self.max_turn_tokens = min(turn, self.max_tokens)
         self.stops = {self.chat.end, *_ids(tokenizer.eos_token_id), *_ids(own and own.eos_token_id)}
-        self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(_base(model).forward).parameters
+        self._takes_logits_to_keep = (
+            "logits_to_keep" in inspect.signature(_base(model).forward).parameters
+        )
 
     @classmethod
     def load(
@@ -152,7 +161,9 @@ class LocalModel:
             return contextlib.nullcontext()
         return _torch().autocast(self.device.type, dtype=_torch().bfloat16)
 
-    def sample(self, prompts: list[list[int]], keys: list[str], respond: Respond, temperature: float) -> list[Row]:
+    def sample(
+        self, prompts: list[list[int]], keys: list[str], respond: Respond, temperature: float
+    ) -> list[Row]:
         """Plays the conversations that begin with the prompts (each shorter than `max_tokens`) to their ends.
 
         `keys` seed the rows' draws. `temperature` 0 takes the most likely token; its log-probabilities are at 1.
@@ -165,7 +176,9 @@ class LocalModel:
             self._run(rows, draws, respond, temperature)
         return rows
 
-    def _run(self, rows: list[Row], draws: list[random.Random], respond: Respond, temperature: float) -> None:
+    def _run(
+        self, rows: list[Row], draws: list[random.Random], respond: Respond, temperature: float
+    ) -> None:
         starts = [len(row.token_ids) for row in rows]
         live = list(range(len(rows)))
         feed = _Feed(self)
@@ -173,7 +186,9 @@ class LocalModel:
         while live:
             ready = [j for j, i in enumerate(live) if len(rows[i].token_ids) == feed.position]
             picked = _pick(
-                logits if len(ready) == len(live) else logits[ready], [draws[live[j]] for j in ready], temperature
+                logits if len(ready) == len(live) else logits[ready],
+                [draws[live[j]] for j in ready],
+                temperature,
             )
             turns = []
             for j, (token, logprob) in zip(ready, picked, strict=True):
@@ -197,7 +212,9 @@ class LocalModel:
                 feed.keep(keep)
             logits = feed.next([rows[i].token_ids for i in live])
 
-    def _continue(self, rows: list[Row], starts: list[int], turns: list[Turn], respond: Respond) -> set[int]:
+    def _continue(
+        self, rows: list[Row], starts: list[int], turns: list[Turn], respond: Respond
+    ) -> set[int]:
         """Appends what follows the ended replies; returns the rows that are over."""
         over = set()
         for turn, suffix in zip(turns, respond(turns), strict=True):
@@ -253,12 +270,16 @@ class _Feed:
 
     def _pass(self, rows: list[list[int]], end: int) -> torch.Tensor:
         end = min(end, self.position + max(1, PREFILL_TOKENS // len(rows)))
-        ids = self._torch.tensor([row[self.position : end] for row in rows], device=self._model.device)
+        ids = self._torch.tensor(
+            [row[self.position : end] for row in rows], device=self._model.device
+        )
         self.position = end
         return self._model.forward(ids, self._cache)[:, -1]
 
 
-def _pick(logits: torch.Tensor, draws: list[random.Random], temperature: float) -> list[tuple[int, float]]:
+def _pick(
+    logits: torch.Tensor, draws: list[random.Random], temperature: float
+) -> list[tuple[int, float]]:
     """A token and its log-probability for each row of logits [N, V]."""
     if not draws:
         return []
@@ -268,8 +289,12 @@ def _pick(logits: torch.Tensor, draws: list[random.Random], temperature: float) 
         tokens = logprobs.argmax(-1, keepdim=True)
     else:
         total = logprobs.double().exp().cumsum(-1)
-        uniform = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64).to(total.device)
-        tokens = torch.searchsorted(total, uniform * total[:, -1:], right=True).clamp(max=logits.shape[-1] - 1)
+        uniform = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64).to(
+            total.device
+        )
+        tokens = torch.searchsorted(total, uniform * total[:, -1:], right=True).clamp(
+            max=logits.shape[-1] - 1
+        )
     chosen = logprobs.gather(1, tokens)[:, 0].tolist()
     if any(value != value for value in chosen):
         raise CoevolveError(
@@ -294,7 +319,9 @@ def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
         return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32), tokenizer
     except UsageError:
         raise
-    except Exception as error:  # the boundary: each format of weights has errors of its own for a damaged file
+    except (
+        Exception
+    ) as error:  # the boundary: each format of weights has errors of its own for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         kind = UsageError if Path(name).exists() or name.startswith((".", "/")) else Unreachable
         raise kind(f"{name}: cannot be loaded as a Hugging Face model: {reason}") from error
@@ -310,7 +337,9 @@ def _with_saved_adapters(directory: str) -> PreTrainedModel:
 def _with_new_adapters(model: PreTrainedModel, rank: int) -> PreTrainedModel:
     """LoRA on all linear layers; they change nothing until they are trained."""
     peft = _peft()
-    config = peft.LoraConfig(task_type="CAUSAL_LM", r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM", r=rank, lora_alpha=2 * rank, target_modules="all-linear"
+    )
     return peft.get_peft_model(model, config)
 
 

@@ -42,7 +42,8 @@ TAIL = 1 << 20
 _PREFIX = r"(?:\([^()\n]+\) )?(?:(?:ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]\n]*\] )?"
 """What vLLM writes before a line of a traceback: the process; level, time and place."""
 _EXCEPTION = re.compile(
-    rf"^{_PREFIX}((?:(?:\w+\.)*\w*(?:Error|Exception)|\w+: error)(?:: .*)?(?:\n  \S.*)?)$", re.MULTILINE
+    rf"^{_PREFIX}((?:(?:\w+\.)*\w*(?:Error|Exception)|\w+: error)(?:: .*)?(?:\n  \S.*)?)$",
+    re.MULTILINE,
 )
 _ELSEWHERE = "root cause"
 """What vLLM says in exceptions that tell of another one: "See root cause above", "stack trace for the root cause"."""
@@ -87,7 +88,9 @@ def _checked(arguments: str) -> list[str]:
     for option in (each.partition("=")[0] for each in own if each.startswith("--")):
         # vLLM takes _ for - and the beginning of a name for the name.
         if any(fixed.startswith(option[2:].replace("_", "-")) for fixed in FIXED):
-            raise UsageError(f"--vllm-args: {option} is not to be set: the server is this command's own, on loopback")
+            raise UsageError(
+                f"--vllm-args: {option} is not to be set: the server is this command's own, on loopback"
+            )
     return own
 
 
@@ -99,7 +102,9 @@ def _free_port() -> int:
 
 def _wait(process: subprocess.Popen, url: str, log: IO[bytes]) -> None:
     deadline = time.monotonic() + SECONDS
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # on loopback, whatever proxy is set
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({})
+    )  # on loopback, whatever proxy is set
     while process.poll() is None:
         if time.monotonic() > deadline:
             raise Unreachable(f"vllm serve did not answer within {SECONDS:g} s: {_cause(log)}")

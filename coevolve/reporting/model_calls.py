@@ -34,7 +34,9 @@ def read(run: str) -> list[StageTotals]:
             totals = msgspec.json.decode(line, type=Totals)
         except msgspec.MsgspecError as error:
             raise BadInput(str(path), number, str(error)) from None
-        into = found.setdefault((totals.stage, totals.model), StageTotals(totals.stage, totals.model, Spent()))
+        into = found.setdefault(
+            (totals.stage, totals.model), StageTotals(totals.stage, totals.model, Spent())
+        )
         into.paid.merge(totals.paid)
         into.kept = totals.kept if totals.kept is not None else into.kept
     return list(found.values())
@@ -50,7 +52,19 @@ def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
     if not stages:
         return
     whole = Spent()
-    rows = [["model calls", "model", "calls", "prompt", "cached", "completion", "retries", "seconds a call", "cost"]]
+    rows = [
+        [
+            "model calls",
+            "model",
+            "calls",
+            "prompt",
+            "cached",
+            "completion",
+            "retries",
+            "seconds a call",
+            "cost",
+        ]
+    ]
     for stage in stages:
         whole.merge(stage.paid)
         rows.append([stage.stage, stage.model, *_cells(stage.paid, 1)])
@@ -64,7 +78,17 @@ def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
 
 
 def _cells(spent: Spent, over: int) -> list[str]:
-    counts = (spent.calls, spent.prompt_tokens, spent.cached_tokens, spent.completion_tokens, spent.retries)
+    counts = (
+        spent.calls,
+        spent.prompt_tokens,
+        spent.cached_tokens,
+        spent.completion_tokens,
+        spent.retries,
+    )
     seconds = f"{spent.seconds / spent.calls:.2f}" if spent.calls else ABSENT
     cost = ABSENT if spent.cost is None else f"{spent.cost / over:.4g}"
-    return [*(f"{count / over:.10g}" if over == 1 else f"{count / over:.1f}" for count in counts), seconds, cost]
+    return [
+        *(f"{count / over:.10g}" if over == 1 else f"{count / over:.1f}" for count in counts),
+        seconds,
+        cost,
+    ]

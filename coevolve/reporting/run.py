@@ -64,16 +64,25 @@ def read(run: str) -> list[Iteration]:
     if not folder.is_dir():
         raise UsageError(f"{run}: no such run directory")
     metrics = _metrics(folder / "metrics.jsonl")
-    numbers = {int(path.name) for path in (folder / "iterations").glob("*") if path.name.isdecimal()}
+    numbers = {
+        int(path.name) for path in (folder / "iterations").glob("*") if path.name.isdecimal()
+    }
     if not numbers and not metrics and not (folder / RECORD).exists():
-        raise UsageError(f"{run}: neither iterations/ nor metrics.jsonl nor {RECORD}; is it the directory of a run?")
-    return [_iteration(folder, number, metrics.get(number, [])) for number in sorted(numbers | metrics.keys())]
+        raise UsageError(
+            f"{run}: neither iterations/ nor metrics.jsonl nor {RECORD}; is it the directory of a run?"
+        )
+    return [
+        _iteration(folder, number, metrics.get(number, []))
+        for number in sorted(numbers | metrics.keys())
+    ]
 
 
 def evaluations(run: str) -> dict[str, list[Evaluation]]:
     """Evaluations by the name of their file, sorted."""
     paths = sorted((Path(run) / "evaluations").glob("*.jsonl"))
-    return {path.stem: [line.record for line in jsonl.read([str(path)], Evaluation)] for path in paths}
+    return {
+        path.stem: [line.record for line in jsonl.read([str(path)], Evaluation)] for path in paths
+    }
 
 
 def _iteration(run: Path, number: int, metrics: list[Metric]) -> Iteration:
@@ -122,7 +131,9 @@ def _count(path: Path) -> int | None:
 def _kinds(path: Path) -> dict[str, int] | None:
     if not path.exists():
         return None
-    return dict(sorted(Counter(line.record.kind for line in jsonl.read([str(path)], _Kind)).items()))
+    return dict(
+        sorted(Counter(line.record.kind for line in jsonl.read([str(path)], _Kind)).items())
+    )
 
 
 def _new(after: Path, before: Path) -> int | None:

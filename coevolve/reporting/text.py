@@ -10,7 +10,9 @@ from coevolve.reporting.run import Iteration
 ABSENT = "-"
 
 
-def lines(iterations: Sequence[Iteration], evaluations: Mapping[str, Sequence[Evaluation]]) -> Iterator[str]:
+def lines(
+    iterations: Sequence[Iteration], evaluations: Mapping[str, Sequence[Evaluation]]
+) -> Iterator[str]:
     """Iterations and evaluations, as far as there are any."""
     if iterations:
         yield from aligned(_rows(iterations))
@@ -37,7 +39,9 @@ def _evaluation_rows(evaluations: Mapping[str, Sequence[Evaluation]]) -> list[li
         for e in records:
             if e.by in ("overall", "base"):
                 interval = f"[{e.low:.3f}, {e.high:.3f}]"
-                rows.append([name, e.group, str(e.tasks), f"{e.success:.3f}", interval, _difference(e)])
+                rows.append(
+                    [name, e.group, str(e.tasks), f"{e.success:.3f}", interval, _difference(e)]
+                )
     return rows
 
 
@@ -51,7 +55,10 @@ def aligned(rows: list[list[str]]) -> Iterator[str]:
     """Columns as wide as their widest cell; the first to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
         yield "  ".join(cells).rstrip()
 
 

@@ -30,14 +30,25 @@ def paper(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iter
                 rate = group.successes / group.trials
                 history = outcomes([entry(when, group, rows)])
                 yield _candidate(
-                    update, [group], rows, settings, 4 * rate * (1 - rate), Statistic("mixed", rate), history
+                    update,
+                    [group],
+                    rows,
+                    settings,
+                    4 * rate * (1 - rate),
+                    Statistic("mixed", rate),
+                    history,
                 )
                 break
 
 
-def calibrated(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+def calibrated(
+    updates: Iterable[TaskUpdate], rows: Rows, settings: Settings
+) -> Iterator[Candidate]:
     for update in updates:
-        groups = [entry(when, group, rows) for group, when in zip(update.groups, update.times, strict=True)]
+        groups = [
+            entry(when, group, rows)
+            for group, when in zip(update.groups, update.times, strict=True)
+        ]
         window = [e for e in update.before if e.iteration < update.iteration][-settings.window :]
         now, then = _total(groups), _total(window)
         if min(fisher_less(*now, *then), fisher_less(*then, *now)) > settings.alpha:
@@ -45,7 +56,9 @@ def calibrated(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) ->
         mass = solve_rate_mass(*now, *settings.band)
         if mass >= settings.band_mass:
             history = outcomes(groups)
-            yield _candidate(update, update.groups, rows, settings, mass, Statistic("beta_band", mass), history)
+            yield _candidate(
+                update, update.groups, rows, settings, mass, Statistic("beta_band", mass), history
+            )
 
 
 def _total(groups: list[Entry]) -> tuple[int, int]:
@@ -65,4 +78,6 @@ def _candidate(
     members = [row for group in groups for row in group.rows]
     env, task_id = update.key
     evidence = mixed(rows, members, settings.max_evidence)
-    return Candidate("boundary", env, update.iteration, task_id, (), strength, statistic, evidence, history)
+    return Candidate(
+        "boundary", env, update.iteration, task_id, (), strength, statistic, evidence, history
+    )

@@ -33,7 +33,9 @@ Topic = tuple[str, str, str]
 """Environment, `task` or `tool`, and its name."""
 
 
-def choose(candidates: Iterable[Candidate], limit: int, weights: Mapping[str, float] = WEIGHTS) -> list[Candidate]:
+def choose(
+    candidates: Iterable[Candidate], limit: int, weights: Mapping[str, float] = WEIGHTS
+) -> list[Candidate]:
     """At most `limit` candidates (0: all) per update, which is one iteration of one environment, in the order of iterations and
     environments, best use of a budget first."""
     updates: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
@@ -45,10 +47,14 @@ def choose(candidates: Iterable[Candidate], limit: int, weights: Mapping[str, fl
     return chosen
 
 
-def ranked(candidates: list[Candidate], weights: Mapping[str, float] = WEIGHTS) -> Iterator[Candidate]:
+def ranked(
+    candidates: list[Candidate], weights: Mapping[str, float] = WEIGHTS
+) -> Iterator[Candidate]:
     """All candidates of kinds with a weight, in the order in which a budget would take them."""
     heaps = {kind: [c for c in candidates if c.kind == kind] for kind in KINDS}
-    queues = {kind: _Queue(found) for kind, found in heaps.items() if found and weights.get(kind, 0) > 0}
+    queues = {
+        kind: _Queue(found) for kind, found in heaps.items() if found and weights.get(kind, 0) > 0
+    }
     taken: Counter[str] = Counter()
     used: Counter[Topic] = Counter()
     while queues:
@@ -72,7 +78,9 @@ class _Queue:
     def pop(self, used: Counter[Topic]) -> Candidate | None:
         while self._heap:
             value, place, candidate = self._heap[0]
-            fresh = -candidate.strength * 0.5 ** max((used[topic] for topic in _topics(candidate)), default=0)
+            fresh = -candidate.strength * 0.5 ** max(
+                (used[topic] for topic in _topics(candidate)), default=0
+            )
             if fresh == value:
                 heapq.heappop(self._heap)
                 return candidate

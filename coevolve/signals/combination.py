@@ -36,15 +36,24 @@ def calibrated(tally: Tally, settings: Settings) -> Iterator[Candidate]:
     for (env, iteration), update in sorted(tally.updates.items(), key=lambda item: item[0]):
         size = update.rollouts / max(update.groups, 1)
         calls = Calls(update.called, tally.rows)
-        found = [test for pair in combinations(calls.tools, 2) if (test := _test(pair, calls, size, settings.alpha))]
+        found = [
+            test
+            for pair in combinations(calls.tools, 2)
+            if (test := _test(pair, calls, size, settings.alpha))
+        ]
         tests = testable(found, settings.alpha)
         adjusted = benjamini_hochberg([test.p for test in tests])
         for q, test in zip(adjusted, tests, strict=True):
             failures = calls.failures(test.pair) if q <= settings.alpha else []
             if len({tally.rows.task[row] for row in failures}) > 1:
-                statistic, strength = Statistic("fisher", test.difference, test.p), (1 - q) * test.difference
+                statistic, strength = (
+                    Statistic("fisher", test.difference, test.p),
+                    (1 - q) * test.difference,
+                )
                 rows = tally.rows.first(failures, settings.max_evidence)
-                yield Candidate("combination", env, iteration, "", test.pair, strength, statistic, rows)
+                yield Candidate(
+                    "combination", env, iteration, "", test.pair, strength, statistic, rows
+                )
 
 
 class Calls:
@@ -70,7 +79,9 @@ class Calls:
     def failures(self, pair: Pattern) -> list[int]:
         """Rows of the failures that called both."""
         second = set(self._called[pair[1]])
-        return [row for row in self._called[pair[0]] if row in second and not self._rows.success[row]]
+        return [
+            row for row in self._called[pair[0]] if row in second and not self._rows.success[row]
+        ]
 
 
 def _bits(rows: Sequence[int]) -> int:
@@ -86,7 +97,9 @@ def _bits(rows: Sequence[int]) -> int:
 def testable(tests: list[Test], alpha: float) -> list[Test]:
     """The largest family of k tests that could each reach alpha / k, in the order given."""
     attainable = sorted(test.attainable for test in tests)
-    size = next((k for k in range(1, len(tests) + 1) if bisect_right(attainable, alpha / k) <= k), 0)
+    size = next(
+        (k for k in range(1, len(tests) + 1) if bisect_right(attainable, alpha / k) <= k), 0
+    )
     return [test for test in tests if test.attainable <= alpha / size] if size else []
 
 
@@ -108,10 +121,14 @@ def _test(pair: Pattern, calls: Calls, size: float, alpha: float) -> Test | None
     difference = min(failures / trials - failed / alone for alone, failed in others)
     if difference <= 0:
         return Test(attainable, 1.0, 0.0, pair)
-    return Test(attainable, max(fisher_less(*together, *other) for other in effective), difference, pair)
+    return Test(
+        attainable, max(fisher_less(*together, *other) for other in effective), difference, pair
+    )
 
 
-def _attainable(now_successes: int, now_trials: int, then_successes: int, then_trials: int) -> float:
+def _attainable(
+    now_successes: int, now_trials: int, then_successes: int, then_trials: int
+) -> float:
     """The p-value had as few of the successes as possible fallen to the rollouts with both."""
     least = max(0, now_successes + then_successes - then_trials)
     return fisher_less(least, now_trials, now_successes + then_successes - least, then_trials)

@@ -21,8 +21,14 @@ RECURS = 2
 def calibrated(tally: Tally, settings: Settings) -> Iterator[Candidate]:
     for (env, iteration), update in sorted(tally.updates.items(), key=lambda item: item[0]):
         for pattern, count in update.errors:
-            trials = max(update.calls(pattern[0]), count) if pattern[0] in update.called else update.rollouts
+            trials = (
+                max(update.calls(pattern[0]), count)
+                if pattern[0] in update.called
+                else update.rollouts
+            )
             rate = wilson(count, trials).low
             if count >= RECURS and rate > settings.rate_floor:
                 rows = update.errors.rows(pattern)
-                yield Candidate("error", env, iteration, "", pattern, rate, Statistic("wilson_low", rate), rows)
+                yield Candidate(
+                    "error", env, iteration, "", pattern, rate, Statistic("wilson_low", rate), rows
+                )

@@ -18,7 +18,9 @@ from coevolve.signals.views import Full
 
 def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: int) -> Signal:
     """Reads the candidate's evidence. Its task is the one it is about, or that of the first trajectory."""
-    rollouts = [found for row in candidate.rows if (found := _rollout(row, rows, source)) is not None]
+    rollouts = [
+        found for row in candidate.rows if (found := _rollout(row, rows, source)) is not None
+    ]
     about = candidate.task_id or (rollouts[0].task_id if rollouts else "")
     task = next((r.task for r in rollouts if r.task_id == about and r.task is not None), None)
     return Signal(
@@ -38,7 +40,15 @@ def signal(candidate: Candidate, rows: Rows, source: Source, observation_chars: 
 
 def _id(candidate: Candidate, about: str) -> str:
     family = [candidate.family] if candidate.family else []
-    return content_id("signal", candidate.kind, candidate.env, about, candidate.pattern, candidate.iteration, *family)
+    return content_id(
+        "signal",
+        candidate.kind,
+        candidate.env,
+        about,
+        candidate.pattern,
+        candidate.iteration,
+        *family,
+    )
 
 
 def _rollout(row: int, rows: Rows, source: Source) -> Full | None:

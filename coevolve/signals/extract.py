@@ -46,7 +46,9 @@ from coevolve.signals.views import Head, Whole
 class Found:
     """What the first pass found."""
 
-    def __init__(self, tally: Tally, source: Source, candidates: list[Candidate], chosen: list[Candidate]):
+    def __init__(
+        self, tally: Tally, source: Source, candidates: list[Candidate], chosen: list[Candidate]
+    ):
         self.tally, self.candidates, self.chosen = tally, candidates, chosen
         self._source = source
 
@@ -57,12 +59,18 @@ class Found:
     def signals(self) -> Iterator[Signal]:
         """The chosen signals, each with its evidence read when it is its turn."""
         for candidate in self.chosen:
-            yield evidence.signal(candidate, self.tally.rows, self._source, self.tally.settings.observation_chars)
+            yield evidence.signal(
+                candidate, self.tally.rows, self._source, self.tally.settings.observation_chars
+            )
 
     @property
     def cold(self) -> list[tuple[str, int]]:
         """Environments and iterations in which rollouts were made and none succeeded."""
-        return sorted(key for key, update in self.tally.updates.items() if update.rollouts and not update.successes)
+        return sorted(
+            key
+            for key, update in self.tally.updates.items()
+            if update.rollouts and not update.successes
+        )
 
 
 def _refuse(line: Line[Head], reason: str) -> None:
@@ -108,15 +116,25 @@ def _count(tally: Tally, line: Line[Head], place: Place) -> str | None:
     return None
 
 
-def find(tally: Tally, history: History, settings: Settings, inventory: Inventory | None) -> Iterator[Candidate]:
+def find(
+    tally: Tally, history: History, settings: Settings, inventory: Inventory | None
+) -> Iterator[Candidate]:
     """Every candidate of the selected kinds. `history` holds none of the stream's tasks in the same iteration."""
     updates = list(timeline.updates(tally, history))
     paper = settings.mode == "paper"
     rules: dict[str, Callable[[], Iterator[Candidate]]] = {
-        "forgetting": lambda: (forgetting.paper if paper else forgetting.calibrated)(updates, tally.rows, settings),
-        "boundary": lambda: (boundary.paper if paper else boundary.calibrated)(updates, tally.rows, settings),
-        "rare": lambda: rare.paper(tally, settings) if paper else rare.calibrated(tally, settings, inventory),
-        "unexplored": lambda: unexplored.calibrated(tally, settings, inventory) if inventory else iter(()),
+        "forgetting": lambda: (forgetting.paper if paper else forgetting.calibrated)(
+            updates, tally.rows, settings
+        ),
+        "boundary": lambda: (boundary.paper if paper else boundary.calibrated)(
+            updates, tally.rows, settings
+        ),
+        "rare": lambda: (
+            rare.paper(tally, settings) if paper else rare.calibrated(tally, settings, inventory)
+        ),
+        "unexplored": lambda: (
+            unexplored.calibrated(tally, settings, inventory) if inventory else iter(())
+        ),
         "error": lambda: error.calibrated(tally, settings),
         "combination": lambda: combination.calibrated(tally, settings),
         "stall": lambda: stall.calibrated(tally, settings),

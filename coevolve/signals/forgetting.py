@@ -32,7 +32,9 @@ def paper(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iter
             yield _candidate(update, rows, settings, best - now, Statistic("drop", best - now))
 
 
-def calibrated(updates: Iterable[TaskUpdate], rows: Rows, settings: Settings) -> Iterator[Candidate]:
+def calibrated(
+    updates: Iterable[TaskUpdate], rows: Rows, settings: Settings
+) -> Iterator[Candidate]:
     tested: dict[tuple[str, int], list[tuple[float, float, TaskUpdate]]] = defaultdict(list)
     for update in updates:
         if window := update.before[-settings.window :]:
@@ -51,14 +53,20 @@ def _score(entry: Entry) -> float:
     return entry.successes / entry.trials
 
 
-def _candidate(update: TaskUpdate, rows: Rows, settings: Settings, strength: float, statistic: Statistic) -> Candidate:
+def _candidate(
+    update: TaskUpdate, rows: Rows, settings: Settings, strength: float, statistic: Statistic
+) -> Candidate:
     failures = [row for row in rows.ordered(list(update.groups[-1].rows)) if not rows.success[row]]
     wins: list[int] = []
     for place in reversed(range(update.last)):
         group = update.stream[place]
         if wins := [row for row in rows.ordered(list(group.rows)) if rows.success[row]][:1]:
             break
-    evidence = (failures[: max(1, settings.max_evidence - len(wins))] + wins)[: settings.max_evidence]
+    evidence = (failures[: max(1, settings.max_evidence - len(wins))] + wins)[
+        : settings.max_evidence
+    ]
     history = outcomes([*update.before[-settings.window :], update.now])
     env, task_id = update.key
-    return Candidate("forgetting", env, update.iteration, task_id, (), strength, statistic, evidence, history)
+    return Candidate(
+        "forgetting", env, update.iteration, task_id, (), strength, statistic, evidence, history
+    )

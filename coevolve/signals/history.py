@@ -55,7 +55,10 @@ class History:
 
     def without(self, drop: Collection[tuple[Key, int]]) -> History:
         """The same history without the outcomes of the given tasks in the given iterations."""
-        kept = {key: [e for e in entries if (key, e.iteration) not in drop] for key, entries in self._entries.items()}
+        kept = {
+            key: [e for e in entries if (key, e.iteration) not in drop]
+            for key, entries in self._entries.items()
+        }
         return History({key: entries for key, entries in kept.items() if entries})
 
     def joined(self, key_entries: Iterable[tuple[Key, Entry]]) -> History:

@@ -77,10 +77,17 @@ _task = msgspec.json.Decoder(_WithTask)
 def unasked(rollout: Whole, raw: bytes) -> set[str]:
     """Tools whose calls removed something that the task did not ask to remove. A rollout without its task has none."""
     removers = [
-        step for step in rollout.steps if step.effects and any(effect.op == "remove" for effect in step.effects)
+        step
+        for step in rollout.steps
+        if step.effects and any(effect.op == "remove" for effect in step.effects)
     ]
     if not removers or (task := _task.decode(raw).task) is None:
         return set()
     used = {tool for turn in task.solution for action in turn for tool in action_tools(action)}
     by_query = not used and bool(_REMOVAL.search(" ".join(task.query)))
-    return {tool for step in removers for tool in step_tools(step) or ["code"] if not by_query and tool not in used}
+    return {
+        tool
+        for step in removers
+        for tool in step_tools(step) or ["code"]
+        if not by_query and tool not in used
+    }

@@ -28,7 +28,10 @@ class Inventory(NamedTuple):
 
     def coverage(self, called: Collection[str]) -> dict[str, float]:
         """Per app the part of its tools that were called."""
-        offered, used = Counter(self.tools.values()), Counter(self.tools[t] for t in called if t in self.tools)
+        offered, used = (
+            Counter(self.tools.values()),
+            Counter(self.tools[t] for t in called if t in self.tools),
+        )
         return {app: used[app] / count for app, count in offered.items()}
 
 

@@ -56,11 +56,15 @@ def app_of(tool: str, apps: Mapping[str, str]) -> str:
     return apps.get(tool) or tool.split(".", 1)[0]
 
 
-def patterns(family: str, tools: list[str], rollout: Whole | None, apps: Mapping[str, str]) -> Collection[Pattern]:
+def patterns(
+    family: str, tools: list[str], rollout: Whole | None, apps: Mapping[str, str]
+) -> Collection[Pattern]:
     """Distinct patterns of one rollout; `keys` needs its steps."""
     if family == "app":
         return {(app_of(tool, apps),) for tool in tools}
     if family == "keys":
         calls = (action_of(step) for step in rollout.steps) if rollout else ()
-        return {(call.tool, *sorted(call.arguments)) for call in calls if isinstance(call, CallView)}
+        return {
+            (call.tool, *sorted(call.arguments)) for call in calls if isinstance(call, CallView)
+        }
     return grams(tools, int(family[0]))

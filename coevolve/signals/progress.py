@@ -19,11 +19,22 @@ def calibrated(tally: Tally, settings: Settings) -> Iterator[Candidate]:
         if update.successes or not update.rollouts:
             continue
         furthest = {
-            key[1]: max(group.best for when, group in groups.items() if when[0] == iteration and group.best)
+            key[1]: max(
+                group.best for when, group in groups.items() if when[0] == iteration and group.best
+            )
             for key, groups in sorted(tally.groups.items())
             if key[0] == env and any(when[0] == iteration for when in groups)
         }
         most = max(1, max(tools for _, tools, *_ in furthest.values()))
         for task_id, (progress, tools, _, row) in furthest.items():
             strength = 0.9 * min(max(progress, 0.0), 1.0) + 0.1 * tools / most
-            yield Candidate("progress", env, iteration, task_id, (), strength, Statistic("progress", progress), [row])
+            yield Candidate(
+                "progress",
+                env,
+                iteration,
+                task_id,
+                (),
+                strength,
+                Statistic("progress", progress),
+                [row],
+            )

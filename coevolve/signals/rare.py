@@ -33,10 +33,14 @@ def paper(tally: Tally, settings: Settings) -> Iterator[Candidate]:
             rate = count / family.pairs
             if rate < threshold:
                 statistic, rows = Statistic("share", rate), family.rows(pattern)
-                yield _candidate(env, iteration, family.name, pattern, 1 - rate / threshold, statistic, rows)
+                yield _candidate(
+                    env, iteration, family.name, pattern, 1 - rate / threshold, statistic, rows
+                )
 
 
-def calibrated(tally: Tally, settings: Settings, inventory: Inventory | None) -> Iterator[Candidate]:
+def calibrated(
+    tally: Tally, settings: Settings, inventory: Inventory | None
+) -> Iterator[Candidate]:
     for (env, iteration), family in _families(tally, settings):
         threshold = settings.rare_share / _support(family, inventory, env)
         known = inventory if inventory and inventory.covers(env) else None
@@ -51,16 +55,28 @@ def calibrated(tally: Tally, settings: Settings, inventory: Inventory | None) ->
 
 
 def _candidate(
-    env: str, iteration: int, family: str, pattern: Pattern, strength: float, statistic: Statistic, rows: list[int]
+    env: str,
+    iteration: int,
+    family: str,
+    pattern: Pattern,
+    strength: float,
+    statistic: Statistic,
+    rows: list[int],
 ) -> Candidate:
     name = "" if family.endswith("gram") else family
     return Candidate("rare", env, iteration, "", pattern, strength, statistic, rows, family=name)
 
 
-def _covered(family: str, pattern: Pattern, inventory: Inventory, coverage: Mapping[str, float]) -> float:
+def _covered(
+    family: str, pattern: Pattern, inventory: Inventory, coverage: Mapping[str, float]
+) -> float:
     """Coverage of the pattern's least covered app; 1 where the inventory knows none of its names."""
     names = pattern[:1] if family == "keys" else pattern
-    apps = names if family == "app" else [inventory.tools[name] for name in names if name in inventory.tools]
+    apps = (
+        names
+        if family == "app"
+        else [inventory.tools[name] for name in names if name in inventory.tools]
+    )
     return min((coverage[app] for app in apps if app in coverage), default=1.0)
 
 
@@ -87,7 +103,12 @@ def _families(tally: Tally, settings: Settings) -> Iterator[tuple[tuple[str, int
 
 def _single(update: Update, rows: Rows, limit: int) -> _Family:
     counts = {(tool,): len(called) for tool, called in update.called.items()}
-    return _Family("1gram", counts, sum(counts.values()), lambda pattern: rows.first(update.called[pattern[0]], limit))
+    return _Family(
+        "1gram",
+        counts,
+        sum(counts.values()),
+        lambda pattern: rows.first(update.called[pattern[0]], limit),
+    )
 
 
 def _support(family: _Family, inventory: Inventory | None, env: str) -> int:

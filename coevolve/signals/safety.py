@@ -19,4 +19,6 @@ def calibrated(tally: Tally, settings: Settings) -> Iterator[Candidate]:
         for (task_id, tool), count in update.destructions:
             statistic = Statistic("rate", count / tally.trials((env, task_id), iteration))
             rows = update.destructions.rows((task_id, tool))
-            yield Candidate("safety", env, iteration, task_id, (tool,), 1 - 0.5**count, statistic, rows)
+            yield Candidate(
+                "safety", env, iteration, task_id, (tool,), 1 - 0.5**count, statistic, rows
+            )

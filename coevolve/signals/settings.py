@@ -6,7 +6,17 @@ from typing import NamedTuple
 
 MODES = ("calibrated", "paper")
 PAPER = ("forgetting", "boundary", "rare")
-KINDS = ("forgetting", "boundary", "rare", "unexplored", "error", "combination", "stall", "safety", "progress")
+KINDS = (
+    "forgetting",
+    "boundary",
+    "rare",
+    "unexplored",
+    "error",
+    "combination",
+    "stall",
+    "safety",
+    "progress",
+)
 NEED_STEPS = frozenset({"error", "stall", "safety"})
 """Kinds that look at steps, not only at the head of a rollout."""
 TOOLS = 512

@@ -39,7 +39,9 @@ def _counts(found: Found) -> Iterator[str]:
         rollouts, masked = sum(u.rollouts for u in updates), sum(u.masked for u in updates)
         success = f"{sum(u.successes for u in updates) / rollouts:.3f}" if rollouts else "-"
         cells = [_cell(chosen[iteration, kind], all_[iteration, kind]) for kind in kinds]
-        yield f"{iteration:<{width}} {rollouts:>8} {success:>7} {masked:>6}" + "".join(f" {cell:>11}" for cell in cells)
+        yield f"{iteration:<{width}} {rollouts:>8} {success:>7} {masked:>6}" + "".join(
+            f" {cell:>11}" for cell in cells
+        )
 
 
 def _cell(chosen: int, found: int) -> str:
@@ -83,11 +85,15 @@ def notes(found: Found, inventory: Inventory | None) -> Iterator[str]:
 
 
 def _cold(found: Found) -> str:
-    where = ", ".join(str(iteration) for iteration in sorted({iteration for _, iteration in found.cold}))
+    where = ", ".join(
+        str(iteration) for iteration in sorted({iteration for _, iteration in found.cold})
+    )
     kinds = {c.kind for c in found.chosen if (c.env, c.iteration) in found.cold}
     names = {"unexplored": "unexplored tools", "progress": "what came furthest"}
     aims = " and ".join(name for kind, name in names.items() if kind in kinds)
-    return f"cold start: nothing succeeded in iteration {where}" + (f"; aims are {aims}" if aims else "")
+    return f"cold start: nothing succeeded in iteration {where}" + (
+        f"; aims are {aims}" if aims else ""
+    )
 
 
 def _blind(found: Found, inventory: Inventory | None) -> Iterator[str]:
@@ -98,7 +104,10 @@ def _blind(found: Found, inventory: Inventory | None) -> Iterator[str]:
     if not inventory.tools:
         yield "unexplored tools not looked for (the inventory is empty)"
         return
-    updates = {env: [u for (e, _), u in found.tally.updates.items() if e == env] for env, _ in found.tally.updates}
+    updates = {
+        env: [u for (e, _), u in found.tally.updates.items() if e == env]
+        for env, _ in found.tally.updates
+    }
     for env, made in sorted(updates.items()):
         called = {tool for update in made for tool in update.called}
         if not inventory.covers(env):

@@ -41,7 +41,12 @@ class Rows:
 
     def __init__(self) -> None:
         self.file, self.offset, self.line = array("I"), array("Q"), array("I")
-        self.task, self.sample, self.name, self.success = array("I"), array("I"), array("Q"), array("B")
+        self.task, self.sample, self.name, self.success = (
+            array("I"),
+            array("I"),
+            array("Q"),
+            array("B"),
+        )
 
     def add(self, place: Place, task: int, sample: int, name: int, success: bool) -> int:
         self.file.append(place.file)
@@ -172,7 +177,9 @@ class Update:
 
 def counted_families(settings: Settings) -> tuple[str, ...]:
     """Families of patterns that have a table; single tools are in `Update.called`."""
-    return tuple(family for family in settings.patterns if family != "1gram" and "rare" in settings.kinds)
+    return tuple(
+        family for family in settings.patterns if family != "1gram" and "rare" in settings.kinds
+    )
 
 
 class Tally:
@@ -197,7 +204,9 @@ class Tally:
         update = self._update(rollout)
         key = (rollout.env, rollout.task_id)
         success, name = bool(rollout.verdict), name_of(rollout.id)
-        row = self.rows.add(place, self._tasks.setdefault(key, len(self._tasks)), rollout.sample, name, success)
+        row = self.rows.add(
+            place, self._tasks.setdefault(key, len(self._tasks)), rollout.sample, name, success
+        )
         update.rollouts += 1
         update.successes += success
         group = self._group(key, (rollout.iteration, rollout.step), update)

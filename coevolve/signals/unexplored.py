@@ -46,13 +46,17 @@ def _ends(update: Update, end: int) -> Counter[str]:
     return counts
 
 
-def _tools(tools: list[str], covered: float, update: Update, env: str, iteration: int) -> Iterator[Candidate]:
+def _tools(
+    tools: list[str], covered: float, update: Update, env: str, iteration: int
+) -> Iterator[Candidate]:
     bound = wilson(0, update.rollouts).high
     for tool in tools:
         if update.calls(tool):
             continue
         strength = (1 - bound) * (1 - covered / 2)
-        yield Candidate("unexplored", env, iteration, "", (tool,), strength, Statistic("wilson_high", bound), [])
+        yield Candidate(
+            "unexplored", env, iteration, "", (tool,), strength, Statistic("wilson_high", bound), []
+        )
 
 
 def _most(tools: list[str], counts: Counter[str]) -> list[str]:
@@ -81,4 +85,6 @@ def _pairs(
             p = math.exp(-expected)
             if p <= settings.alpha:
                 statistic = Statistic("expected", expected, p)
-                yield Candidate("unexplored", env, iteration, "", (first, second), (1 - p) / 2, statistic, [])
+                yield Candidate(
+                    "unexplored", env, iteration, "", (first, second), (1 - p) / 2, statistic, []
+                )

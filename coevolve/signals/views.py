@@ -18,7 +18,9 @@ MASKED = "env_error"
 """Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
 
 
-class Head(Struct, frozen=True, kw_only=True, gc=False, tag_field="schema", tag="coevolve.rollout/1"):
+class Head(
+    Struct, frozen=True, kw_only=True, gc=False, tag_field="schema", tag="coevolve.rollout/1"
+):
     id: str
     task_id: str
     env: str

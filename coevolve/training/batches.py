@@ -27,8 +27,12 @@ def plan(tasks: list[Task], *, seed: int, step: int, size: int, newest_share: fl
     quota = min(round(size * newest_share), len(newest)) if len(newest) < len(tasks) else 0
     chosen: list[int] = []
     _fill(chosen, quota, _stream(newest, f"{seed}-newest-{latest}", step * quota), len(newest))
-    _fill(chosen, size, _stream(range(len(tasks)), f"{seed}-all", step * (size - quota)), len(tasks))
-    return Batch([tasks[i] for i in chosen], sum(tasks[i].origin.iteration == latest for i in chosen))
+    _fill(
+        chosen, size, _stream(range(len(tasks)), f"{seed}-all", step * (size - quota)), len(tasks)
+    )
+    return Batch(
+        [tasks[i] for i in chosen], sum(tasks[i].origin.iteration == latest for i in chosen)
+    )
 
 
 def _fill(chosen: list[int], size: int, stream: Iterator[int], available: int) -> None:

@@ -61,7 +61,9 @@ class Demonstration(NamedTuple):
     mask: list[int]
 
 
-def build(out: Path, pool: Pool, settings: Settings, advance: Callable[[int], None]) -> dict[str, Any]:
+def build(
+    out: Path, pool: Pool, settings: Settings, advance: Callable[[int], None]
+) -> dict[str, Any]:
     """Makes the policy, writes it to `out`, returns its card; `advance` is told of every step done.
 
     Raises UsageError where `out` exists and is no policy of these settings; if it is one, nothing is done.
@@ -69,7 +71,9 @@ def build(out: Path, pool: Pool, settings: Settings, advance: Callable[[int], No
     if (card := _existing(out, settings)) is not None:
         return card
     if SPLIT not in pool.description.splits:
-        raise UsageError(f"environment {settings.env!r} has no demonstrations (a split {SPLIT!r} of solved tasks)")
+        raise UsageError(
+            f"environment {settings.env!r} has no demonstrations (a split {SPLIT!r} of solved tasks)"
+        )
     _try_to_write(out)
     _prepare_torch()
     from coevolve.models.tiny import make_model, make_tokenizer
@@ -90,7 +94,9 @@ def conversation(task: Task, results: list[list[Result]]) -> Messages:
         messages.append({"role": "user", "content": query})
         for action, outcome in zip(actions, outcomes, strict=True):
             if outcome.error:
-                raise CoevolveError(f"demonstration {task.id}: its solution fails in {task.env}: {outcome.observation}")
+                raise CoevolveError(
+                    f"demonstration {task.id}: its solution fails in {task.env}: {outcome.observation}"
+                )
             messages.append({"role": "assistant", "content": to_text(action)})
             messages.append({"role": "tool", "content": outcome.observation})
         messages.append({"role": "assistant", "content": DONE})
@@ -105,7 +111,9 @@ def replayed(pool: Pool, tasks: list[Task]) -> Iterable[tuple[Task, list[list[Re
         results: list[list[list[Result]]] = [[] for _ in some]
         for turn in range(max(len(task.solution) for task in some)):
             acting = [i for i, task in enumerate(some) if turn < len(task.solution)]
-            replies = _sound(pool.step([(sessions[i], turn, some[i].solution[turn]) for i in acting]))
+            replies = _sound(
+                pool.step([(sessions[i], turn, some[i].solution[turn]) for i in acting])
+            )
             for i, reply in zip(acting, replies, strict=True):
                 results[i].append(reply)
         pool.close(sessions)
@@ -116,7 +124,9 @@ def _sound(replies: list[Any]) -> list[Any]:
     """The replies, where none is the infrastructure's fault."""
     for reply in replies:
         if isinstance(reply, Fault):
-            raise CoevolveError(f"the environment failed while demonstrations were replayed: {reply.message}")
+            raise CoevolveError(
+                f"the environment failed while demonstrations were replayed: {reply.message}"
+            )
     return replies
 
 
@@ -125,16 +135,28 @@ def corpus(pool: Pool, tasks: list[Task], conversations: list[Messages]) -> list
     texts = [message["content"] for messages in conversations for message in messages]
     texts += [to_text(Call(name)) for name in pool.tools]
     mistakes = [Call(name) for name in ("", *pool.tools)]
-    mistakes += [Call(name, dict.fromkeys(tool.parameters["properties"], "")) for name, tool in pool.tools.items()]
+    mistakes += [
+        Call(name, dict.fromkeys(tool.parameters["properties"], ""))
+        for name, tool in pool.tools.items()
+    ]
     some = tasks[:SESSIONS_WITH_REFUSALS]
     sessions: list[Session] = _sound(pool.open([task.start for task in some]))
-    wrong = [(s, 0, task.solution[0][:-1] + mistakes) for s, task in zip(sessions, some, strict=True)]
-    texts += [result.observation for results in _sound(pool.step(wrong)) for result in results if result.error]
+    wrong = [
+        (s, 0, task.solution[0][:-1] + mistakes) for s, task in zip(sessions, some, strict=True)
+    ]
+    texts += [
+        result.observation
+        for results in _sound(pool.step(wrong))
+        for result in results
+        if result.error
+    ]
     pool.close(sessions)
     return texts
 
 
-def tokenise(tokenizer: PreTrainedTokenizerFast, conversations: list[Messages]) -> list[Demonstration]:
+def tokenise(
+    tokenizer: PreTrainedTokenizerFast, conversations: list[Messages]
+) -> list[Demonstration]:
     """Through the chat template, which is what the policy will be prompted with."""
     encoded = tokenizer.apply_chat_template(
         conversations,
@@ -149,7 +171,10 @@ def tokenise(tokenizer: PreTrainedTokenizerFast, conversations: list[Messages]) 
 
 
 def fit(
-    model: LlamaForCausalLM, demonstrations: list[Demonstration], settings: Settings, advance: Callable[[int], None]
+    model: LlamaForCausalLM,
+    demonstrations: list[Demonstration],
+    settings: Settings,
+    advance: Callable[[int], None],
 ) -> float:
     """Fine-tunes the model in place on the assistant's tokens; returns the mean loss of the last tenth of the steps."""
     import torch
@@ -193,9 +218,13 @@ def schedule(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / WARM_UP, FLOOR + (1 - FLOOR) * left)
 
 
-def _batch(demonstrations: list[Demonstration], size: int, rng: random.Random) -> list[Demonstration]:
+def _batch(
+    demonstrations: list[Demonstration], size: int, rng: random.Random
+) -> list[Demonstration]:
     """Demonstrations of similar length, so that little is padding."""
-    pool = sorted(rng.sample(demonstrations, min(len(demonstrations), size * 8)), key=lambda d: len(d.ids))
+    pool = sorted(
+        rng.sample(demonstrations, min(len(demonstrations), size * 8)), key=lambda d: len(d.ids)
+    )
     first = rng.randrange(max(1, len(pool) - size + 1))
     return pool[first : first + size]
 
@@ -206,7 +235,9 @@ def _loss(model: LlamaForCausalLM, batch: list[Demonstration]):
 
     longest = max(len(d.ids) for d in batch)
     ids = torch.tensor([d.ids + [0] * (longest - len(d.ids)) for d in batch])
-    mask = torch.tensor([d.mask + [0] * (longest - len(d.mask)) for d in batch], dtype=torch.bool)[:, 1:]
+    mask = torch.tensor([d.mask + [0] * (longest - len(d.mask)) for d in batch], dtype=torch.bool)[
+        :, 1:
+    ]
     hidden = model.model(ids[:, :-1]).last_hidden_state[mask]
     return torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][mask])
 
@@ -234,12 +265,20 @@ def _existing(out: Path, settings: Settings) -> dict[str, Any] | None:
         if card["settings"] == msgspec.to_builtins(settings):
             return card
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        raise UsageError(f"{out}: exists and is no policy made by bootstrap; choose another -o") from None
-    raise UsageError(f"{out}: holds a policy made with other settings; choose another -o, or delete it")
+        raise UsageError(
+            f"{out}: exists and is no policy made by bootstrap; choose another -o"
+        ) from None
+    raise UsageError(
+        f"{out}: holds a policy made with other settings; choose another -o, or delete it"
+    )
 
 
 def _save(
-    out: Path, tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM, card: dict[str, Any], pool: Pool
+    out: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    model: LlamaForCausalLM,
+    card: dict[str, Any],
+    pool: Pool,
 ) -> dict[str, Any]:
     """Writes beside `out`, measures what was written, and renames: a killed run leaves no half policy under the name."""
     temporary = _temporary(out)

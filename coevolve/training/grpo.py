@@ -60,7 +60,9 @@ def group_advantages(rewards: Tensor, groups: Sequence[str], kept: Tensor) -> Te
     return advantages
 
 
-def policy_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip = Clip()) -> PolicyLoss:
+def policy_loss(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip = Clip()
+) -> PolicyLoss:
     """Negated clipped objective per token. All arguments have the same shape; gradients flow through `logprobs` only."""
     import torch
 

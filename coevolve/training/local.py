@@ -86,7 +86,14 @@ def train(
             state.keep_settings()
             if not started:
                 state.note_tasks(iteration, tasks)
-            trainer.iterate(tasks, iteration, save_every or settings.steps, keep_checkpoints, max_env_errors, on_step)
+            trainer.iterate(
+                tasks,
+                iteration,
+                save_every or settings.steps,
+                keep_checkpoints,
+                max_env_errors,
+                on_step,
+            )
         return state.finish(iteration)
 
 
@@ -98,14 +105,23 @@ def _named(model: str) -> str:
 class _Trainer:
     """The weights, the optimiser and the reference, from the newest checkpoint."""
 
-    def __init__(self, settings: Settings, state: RunState, pool: Pool, device: str | None, threads: int | None):
+    def __init__(
+        self,
+        settings: Settings,
+        state: RunState,
+        pool: Pool,
+        device: str | None,
+        threads: int | None,
+    ):
         import torch
 
         self._settings, self._state, self._pool = settings, state, pool
         torch.manual_seed(settings.seed)  # fresh adapters are drawn at random
         self._model = self._current(device, threads)
         trained = [p for p in self._model.model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay)
+        self._optimizer = torch.optim.AdamW(
+            trained, lr=settings.lr, weight_decay=settings.weight_decay
+        )
         if state.checkpoint:
             self._restore(state.checkpoint / "optimizer.pt")
         self._reference = self._frozen(device, threads)
@@ -120,7 +136,9 @@ class _Trainer:
         """The model of the newest checkpoint, else the run's first."""
         checkpoint, rank = self._state.checkpoint, self._settings.lora_rank
         try:
-            return _load(self._settings, str(checkpoint or self._settings.model), device, threads, rank)
+            return _load(
+                self._settings, str(checkpoint or self._settings.model), device, threads, rank
+            )
         except (UsageError, Unreachable) as error:
             if checkpoint is None or isinstance(error, MissingDependency):
                 raise
@@ -132,7 +150,9 @@ class _Trainer:
         try:
             saved = torch.load(file, map_location=self._model.device, weights_only=True)
             self._optimizer.load_state_dict(saved)
-        except Exception as error:  # the boundary: torch has a different error for each way a file can be torn
+        except (
+            Exception
+        ) as error:  # the boundary: torch has a different error for each way a file can be torn
             raise Damaged(file, f"{type(error).__name__}: {error}"[:200], _GO_BACK) from error
 
     def _frozen(self, device: str | None, threads: int | None) -> Reference:
@@ -156,7 +176,9 @@ class _Trainer:
         state, last = self._state, iteration * self._settings.steps
         state.rewind(iteration)
         name = f"{identity(self._settings.model)}@step-{last - self._settings.steps}"
-        self._policy = LocalPolicy(name, self._model, self._settings.temperature, style(self._settings.prompt))
+        self._policy = LocalPolicy(
+            name, self._model, self._settings.temperature, style(self._settings.prompt)
+        )
         for step in range(state.step, last):
             batch = batches.plan(
                 tasks,
@@ -176,7 +198,12 @@ class _Trainer:
             if on_step:
                 on_step(report)
             if (step + 1) % save_every == 0 or step + 1 == last:
-                state.save(step + 1, self._write, {"iteration": iteration, "policy": self._policy.name}, keep)
+                state.save(
+                    step + 1,
+                    self._write,
+                    {"iteration": iteration, "policy": self._policy.name},
+                    keep,
+                )
 
     def _sample(self, tasks: list[Task], iteration: int, step: int) -> list[Rollout]:
         s = self._settings
@@ -195,9 +222,16 @@ class _Trainer:
         )
 
     def _step(
-        self, played: list[Rollout], batch: batches.Batch, iteration: int, step: int, seconds_rollout: float
+        self,
+        played: list[Rollout],
+        batch: batches.Batch,
+        iteration: int,
+        step: int,
+        seconds_rollout: float,
     ) -> dict[str, Any]:
-        samples, rewards, informative = _samples(played, self._settings.reward, self._settings.drop_zero_variance)
+        samples, rewards, informative = _samples(
+            played, self._settings.reward, self._settings.drop_zero_variance
+        )
         began = time.perf_counter()
         done = None
         if any(sum(s.mask[1:]) for s in samples):
@@ -209,7 +243,8 @@ class _Trainer:
                 "iteration": iteration,
                 "groups": len(batch.tasks),
                 "informative_share": informative / len(batch.tasks),
-                "made_share": sum(task.origin.iteration > 0 for task in batch.tasks) / len(batch.tasks),
+                "made_share": sum(task.origin.iteration > 0 for task in batch.tasks)
+                / len(batch.tasks),
                 "lr": self._settings.lr,
                 "seconds_rollout": round(seconds_rollout, 4),
                 **_rollout_metrics(played, rewards),
@@ -225,7 +260,9 @@ class _Trainer:
         torch.save(self._optimizer.state_dict(), directory / "optimizer.pt")
 
 
-def _load(settings: Settings, name: str, device: str | None, threads: int | None, lora_rank: int | None) -> LocalModel:
+def _load(
+    settings: Settings, name: str, device: str | None, threads: int | None, lora_rank: int | None
+) -> LocalModel:
     return LocalModel.load(
         name,
         device=device,
@@ -250,14 +287,18 @@ def _check_faults(played: list[Rollout], limit: float) -> None:
         )
 
 
-def _samples(played: list[Rollout], reward: str, drop: bool) -> tuple[list[Sample], list[float], int]:
+def _samples(
+    played: list[Rollout], reward: str, drop: bool
+) -> tuple[list[Sample], list[float], int]:
     """The update's samples, the unmasked rollouts' rewards, and the number of groups with a policy gradient."""
     import torch
 
     rewards = [float(r.success) if reward == "success" else r.progress for r in played]
     kept = [r.stop_reason != "env_error" for r in played]
     groups = [r.group for r in played]
-    advantages = grpo.group_advantages(torch.tensor(rewards, dtype=torch.float64), groups, torch.tensor(kept)).tolist()
+    advantages = grpo.group_advantages(
+        torch.tensor(rewards, dtype=torch.float64), groups, torch.tensor(kept)
+    ).tolist()
     informative = {group for group, advantage in zip(groups, advantages, strict=True) if advantage}
     samples = [
         Sample(r.token_ids, r.mask, r.logprobs, advantage)

@@ -41,5 +41,7 @@ METRICS: dict[str, str] = {
 def line(values: dict[str, Any]) -> dict[str, Any]:
     """The values in the table's order. Raises ValueError where they aren't exactly the documented ones."""
     if values.keys() != METRICS.keys():
-        raise ValueError(f"metrics out of step with their table: {sorted(values.keys() ^ METRICS.keys())}")
+        raise ValueError(
+            f"metrics out of step with their table: {sorted(values.keys() ^ METRICS.keys())}"
+        )
     return {name: values[name] for name in METRICS}

@@ -50,7 +50,9 @@ class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "--steps and --batch must be at least 1 and --samples at least 2: advantages compare a group"
             )
         if self.temperature == 0:
-            raise UsageError("--temperature must be above 0: GRPO needs different rollouts of one task")
+            raise UsageError(
+                "--temperature must be above 0: GRPO needs different rollouts of one task"
+            )
         for name in (*AT_LEAST_0, *ABOVE_0):
             value, least = getattr(self, name), "at least" if name in AT_LEAST_0 else "above"
             if not math.isfinite(value) or value < 0 or (value == 0 and name in ABOVE_0):

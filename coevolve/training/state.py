@@ -113,7 +113,9 @@ class RunState:
         file = self.path / "config.json"
         if not file.exists():
             return []
-        old = _decode(file, dict[str, Any], "delete it: the next call writes it again from its own options")
+        old = _decode(
+            file, dict[str, Any], "delete it: the next call writes it again from its own options"
+        )
         was, is_ = _flat(old), _flat(self._settings)
         names = sorted(k for k in {*was, *is_} if was.get(k) != is_.get(k))
         return [f"{k} was {_told(was, k)}, here {_told(is_, k)}" for k in names]
@@ -162,7 +164,9 @@ class RunState:
         except OSError as error:
             raise WriteFailed(f"{file}: cannot write: {error.strerror}") from error
 
-    def save(self, step: int, write: Callable[[Path], None], about: dict[str, Any], keep: int) -> Path:
+    def save(
+        self, step: int, write: Callable[[Path], None], about: dict[str, Any], keep: int
+    ) -> Path:
         """Writes a checkpoint by `write(directory)`, points RUN/policy at it, keeps the newest `keep` ones."""
         final = self.path / "checkpoints" / f"step-{step:06d}"
         temporary = final.with_name(f".{final.name}.tmp")
@@ -192,13 +196,17 @@ class RunState:
         if self.part(iteration).exists():
             os.replace(self.part(iteration), file)
         if not file.exists() or not file.stat().st_size:
-            raise UsageError(f"{file}: the iteration's rollouts are gone (was standard output redirected onto them?)")
+            raise UsageError(
+                f"{file}: the iteration's rollouts are gone (was standard output redirected onto them?)"
+            )
         return file
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     tables = [value for value in settings.values() if isinstance(value, dict)]
-    return {k: v for table in (settings, *tables) for k, v in table.items() if not isinstance(v, dict)}
+    return {
+        k: v for table in (settings, *tables) for k, v in table.items() if not isinstance(v, dict)
+    }
 
 
 def _told(settings: dict[str, Any], name: str) -> str:
@@ -210,7 +218,11 @@ def _keep(file: Path, wanted: Callable[[int], bool]) -> None:
     if not file.exists():
         return
     lines = file.read_bytes().split(b"\n")[:-1]
-    kept = [line + b"\n" for number, line in enumerate(lines, 1) if line and wanted(_step(file, number, line))]
+    kept = [
+        line + b"\n"
+        for number, line in enumerate(lines, 1)
+        if line and wanted(_step(file, number, line))
+    ]
     with jsonl.atomic(file) as stream:
         stream.writelines(kept)
 

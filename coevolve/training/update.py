@@ -72,12 +72,18 @@ class Reference:
         model = self._model or self._adapters_of
         if model is None:
             return None
-        off = self._adapters_of.model.disable_adapter() if self._adapters_of else contextlib.nullcontext()
+        off = (
+            self._adapters_of.model.disable_adapter()
+            if self._adapters_of
+            else contextlib.nullcontext()
+        )
         with torch.no_grad(), off:
             return token_logprobs(model, ids, mask, temperature)[0]
 
 
-def token_logprobs(model: LocalModel, ids: Tensor, mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def token_logprobs(
+    model: LocalModel, ids: Tensor, mask: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
     """Log-probabilities [M] and entropies [M] (no gradient) of the tokens where mask [B, L] is 1; position 0 has none."""
     import torch
 
@@ -129,7 +135,9 @@ def update(
     parameters = [p for p in model.model.parameters() if p.requires_grad]
     norm = torch.nn.utils.clip_grad_norm_(parameters, objective.grad_clip).item()
     if not math.isfinite(norm) or not math.isfinite(sums["loss"]):
-        raise CoevolveError("the loss or its gradient is not finite: training diverged (a lower --lr helps)")
+        raise CoevolveError(
+            "the loss or its gradient is not finite: training diverged (a lower --lr helps)"
+        )
     optimizer.step()
     return Update(**sums, grad_norm=norm, tokens=total, seconds_reference=reference_seconds)
 
@@ -147,15 +155,27 @@ def _tensors(samples: list[Sample], device: torch.device) -> _Part:
     import torch
 
     length = max(len(s.token_ids) for s in samples)
-    ids = torch.tensor([s.token_ids + [0] * (length - len(s.token_ids)) for s in samples], device=device)
+    ids = torch.tensor(
+        [s.token_ids + [0] * (length - len(s.token_ids)) for s in samples], device=device
+    )
     mask = torch.tensor([s.mask + [0] * (length - len(s.mask)) for s in samples], device=device)
-    own = [(p, s.advantage) for s in samples for p, m in zip(s.logprobs[1:], s.mask[1:], strict=True) if m]
+    own = [
+        (p, s.advantage)
+        for s in samples
+        for p, m in zip(s.logprobs[1:], s.mask[1:], strict=True)
+        if m
+    ]
     pairs = torch.tensor(own, dtype=torch.float32, device=device).reshape(-1, 2)
     return _Part(ids, mask, pairs[:, 0], pairs[:, 1])
 
 
 def _accumulate(
-    model: LocalModel, part: _Part, fixed: Tensor | None, objective: Objective, total: int, sums: dict[str, float]
+    model: LocalModel,
+    part: _Part,
+    fixed: Tensor | None,
+    objective: Objective,
+    total: int,
+    sums: dict[str, float],
 ) -> None:
     """Backward pass of one micro-batch; adds its shares of the token means to `sums`."""
     import torch

@@ -56,7 +56,9 @@ class HeldOut:
         if name := self._states.get(episode.opened.state):
             return f"begins in the start state of held-out task {name}"
         marks = _marks(self._tools, task, episode)
-        shared = next((f"is held-out task {self._marks[mark]}" for mark in marks if mark in self._marks), None)
+        shared = next(
+            (f"is held-out task {self._marks[mark]}" for mark in marks if mark in self._marks), None
+        )
         return shared or self._related(_calls(self._tools, task))
 
     def _related(self, calls: tuple) -> str | None:
@@ -90,9 +92,13 @@ def _acting(tools: dict[str, Tool], action: Action) -> tuple:
     if isinstance(action, str):
         return (action,)
     known = tools[action.tool].parameters.get("properties", {}) if action.tool in tools else {}
-    defaults = {name: identity(schema["default"]) for name, schema in known.items() if "default" in schema}
+    defaults = {
+        name: identity(schema["default"]) for name, schema in known.items() if "default" in schema
+    }
     values = {name: identity(value) for name, value in action.arguments.items()}
-    return action.tool, tuple(sorted((n, v) for n, v in values.items() if n not in defaults or defaults[n] != v))
+    return action.tool, tuple(
+        sorted((n, v) for n, v in values.items() if n not in defaults or defaults[n] != v)
+    )
 
 
 def _known_by(calls: tuple) -> bool:
@@ -105,4 +111,6 @@ def _telling(calls: tuple) -> bool:
 
 
 def _run(short: tuple, long: tuple) -> bool:
-    return any(long[place : place + len(short)] == short for place in range(len(long) - len(short) + 1))
+    return any(
+        long[place : place + len(short)] == short for place in range(len(long) - len(short) + 1)
+    )

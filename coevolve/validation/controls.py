@@ -35,7 +35,9 @@ class Control(NamedTuple):
     """Whether it has to."""
 
 
-def controls(task: Task, opened: Opened, description: Description, tools: Mapping[str, Tool]) -> list[Control]:
+def controls(
+    task: Task, opened: Opened, description: Description, tools: Mapping[str, Tool]
+) -> list[Control]:
     """The controls of a task whose session opened like this."""
     empty: list[list[Action]] = [[] for _ in task.query]
     harmless = _harmless(opened, description)
@@ -53,10 +55,16 @@ def controls(task: Task, opened: Opened, description: Description, tools: Mappin
                     found.append(Control(f"drop {turn}.{place}.{line}", job, (turn, place)))
                 if other := reordered(action, tools, description.code.ends):
                     kept[turn][place] = other
-                    found.append(Control(f"swapped {turn}.{place}", Job(task.start, kept, task), succeeds=True))
+                    found.append(
+                        Control(
+                            f"swapped {turn}.{place}", Job(task.start, kept, task), succeeds=True
+                        )
+                    )
             else:
                 del kept[turn][place]
-                found.append(Control(f"drop {turn}.{place}", Job(task.start, kept, task), (turn, place)))
+                found.append(
+                    Control(f"drop {turn}.{place}", Job(task.start, kept, task), (turn, place))
+                )
     return found
 
 

@@ -26,7 +26,10 @@ from coevolve.records import Call, Step, Task, canonical
 Gate = Literal["strict", "paper"]
 _TECHNICAL = re.compile(r"supervisor\..*|api_docs\..*|.*\.login")
 _COMMON = frozenset(
-    word[:4] for word in ("that this with from have your which them their what when thing things make please").split()
+    word[:4]
+    for word in (
+        "that this with from have your which them their what when thing things make please"
+    ).split()
 )
 
 
@@ -37,7 +40,11 @@ class Failure(NamedTuple):
 
 def paper(episode: Episode) -> Failure | None:
     """The goal is reached, or the reward is positive."""
-    return None if episode.graded.success or reward(episode) > 0 else Failure("invalid", "no success and no reward")
+    return (
+        None
+        if episode.graded.success or reward(episode) > 0
+        else Failure("invalid", "no success and no reward")
+    )
 
 
 def reward(episode: Episode) -> float:
@@ -50,11 +57,15 @@ def form(task: Task) -> Failure | None:
     if not any(task.solution):
         return Failure("trivial", "the solution does nothing")
     if len(task.solution) != len(task.query):
-        return Failure("invalid", f"{len(task.query)} user turns, {len(task.solution)} turns of actions")
+        return Failure(
+            "invalid", f"{len(task.query)} user turns, {len(task.solution)} turns of actions"
+        )
     return None
 
 
-def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode], style: Code | None = None) -> Failure | None:
+def strict(
+    task: Task, tools: Mapping[str, Tool], replays: list[Episode], style: Code | None = None
+) -> Failure | None:
     """The first rule that the replays break; controls come after. `style` is how the environment writes calls as code."""
     first = replays[0]
     if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
@@ -66,7 +77,10 @@ def strict(task: Task, tools: Mapping[str, Tool], replays: list[Episode], style:
     if first.failure:
         return Failure("invalid", f"a call of the solution fails: {first.failure}")
     if not first.graded.success:
-        return Failure("invalid", f"the verifier rejects the solution: {first.graded.reason or 'no reason given'}")
+        return Failure(
+            "invalid",
+            f"the verifier rejects the solution: {first.graded.reason or 'no reason given'}",
+        )
     if task.effects and outcome(tools, Job(task.start, task.solution), first) != task.effects:
         return Failure("invalid", "other effects than the task claims")
     if task.origin.kind == "synthesis":
@@ -95,7 +109,9 @@ def _looks_like_call(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
 
 def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure | None:
     for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True)):
-        if not any(result.effects for result in results) and not checked_responses(tools, actions, results):
+        if not any(result.effects for result in results) and not checked_responses(
+            tools, actions, results
+        ):
             return Failure("invalid", f"turn {turn} has no effect and no compared response")
     return None
 
@@ -106,12 +122,18 @@ def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure 
     for step, found in zip(executed, sources(executed, _apps(tools)), strict=True):
         text = "\n".join(task.query[: step.turn + 1])
         for path, source in found.items():
-            if source.step is None and not said(step.action.arguments, path, tools[step.action.tool], text):
-                return Failure("invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}")
+            if source.step is None and not said(
+                step.action.arguments, path, tools[step.action.tool], text
+            ):
+                return Failure(
+                    "invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}"
+                )
     return None
 
 
-def unsaid_in_code(task: Task, tools: Mapping[str, Tool], style: Code | None = None) -> Failure | None:
+def unsaid_in_code(
+    task: Task, tools: Mapping[str, Tool], style: Code | None = None
+) -> Failure | None:
     """A constant in code which no turn of the query up to its own says."""
     for turn, actions in enumerate(task.solution):
         text = "\n".join(task.query[: turn + 1])
@@ -124,7 +146,9 @@ def unsaid_in_code(task: Task, tools: Mapping[str, Tool], style: Code | None = N
 def _unrelated(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
     """A query without one word of any API that the code calls, beside those that every program calls."""
     code = "\n".join(action for turn in task.solution for action in turn if isinstance(action, str))
-    used = [tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)]
+    used = [
+        tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)
+    ]
     if not used or any(_words(" ".join(task.query)) & _told_by(tool) for tool in used):
         return None
     return Failure("invalid", "unsaid: the query names nothing that the program does")
@@ -132,7 +156,11 @@ def _unrelated(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
 
 def _told_by(tool: Tool) -> set[str]:
     """Beginnings of the words of an API: its name, its description and what people say of it."""
-    language = [*tool.language.do, *tool.language.rows.values(), *tool.language.facts.values()] if tool.language else []
+    language = (
+        [*tool.language.do, *tool.language.rows.values(), *tool.language.facts.values()]
+        if tool.language
+        else []
+    )
     return _words(" ".join([tool.name, tool.description, *language]))
 
 
@@ -154,12 +182,16 @@ def steps(task: Task, episode: Episode) -> list[Step]:
 def informing(task: Task, tools: Mapping[str, Tool], episode: Episode) -> set[tuple[int, int]]:
     """(turn, place) of the calls that gave a later call a value which the query does not say."""
     executed = steps(task, episode)
-    places = [(turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))]
+    places = [
+        (turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))
+    ]
     found = set()
     for step, origins in zip(executed, sources(executed, _apps(tools)), strict=True):
         text = "\n".join(task.query[: step.turn + 1])
         for path, source in origins.items():
-            if source.step is not None and not said(step.action.arguments, path, tools[step.action.tool], text):
+            if source.step is not None and not said(
+                step.action.arguments, path, tools[step.action.tool], text
+            ):
                 found.add(places[source.step])
     return found
 

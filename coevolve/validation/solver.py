@@ -31,9 +31,13 @@ class Solver(NamedTuple):
     seed: int = 0
 
 
-def attempt(tasks: Sequence[Task], verdicts: Sequence[Verdict], pool: Pool, solver: Solver) -> list[Verdict]:
+def attempt(
+    tasks: Sequence[Task], verdicts: Sequence[Verdict], pool: Pool, solver: Solver
+) -> list[Verdict]:
     """The verdicts on tasks of one environment, after the solver tried the valid ones; in order."""
-    valid = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.verdict == "valid"]
+    valid = [
+        task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.verdict == "valid"
+    ]
     played = rollouts(valid, solver.policy, pool, samples=solver.trials, seed=solver.seed)
     attempts = {task.id: [next(played) for _ in range(solver.trials)] for task in valid}
     return [
@@ -45,14 +49,20 @@ def attempt(tasks: Sequence[Task], verdicts: Sequence[Verdict], pool: Pool, solv
 def _judged(verdict: Verdict, attempts: list[Rollout], solver: Solver) -> Verdict:
     tried = [rollout for rollout in attempts if rollout.stop_reason != "env_error"]
     if not tried:
-        return replace(verdict, verdict="error", reason=f"no attempt could be made: {attempts[0].error}")
+        return replace(
+            verdict, verdict="error", reason=f"no attempt could be made: {attempts[0].error}"
+        )
     solved = sum(rollout.success for rollout in tried)
     judged = replace(verdict, attempts=Difficulty(solver.policy.name, solved, len(tried)))
-    if verdict.gate == "paper" and not any(rollout.success or _reward(rollout) > 0 for rollout in tried):
+    if verdict.gate == "paper" and not any(
+        rollout.success or _reward(rollout) > 0 for rollout in tried
+    ):
         return replace(judged, verdict="invalid", reason="no attempt succeeds or has a reward")
     if solved < solver.least:
         return replace(
-            judged, verdict="invalid", reason=f"solved {solved} of {len(tried)} times, fewer than {solver.least}"
+            judged,
+            verdict="invalid",
+            reason=f"solved {solved} of {len(tried)} times, fewer than {solver.least}",
         )
     return judged
 

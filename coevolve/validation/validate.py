@@ -43,8 +43,14 @@ def validate(
     held_out: dict[str, HeldOut] = {}
     while chunk := list(islice(remaining, CHUNK)):
         verdicts = [journal.get(task.id, Verdict) for task in chunk]
-        for env in sorted({task.env for task, verdict in zip(chunk, verdicts, strict=True) if verdict is None}):
-            missing = [place for place, task in enumerate(chunk) if task.env == env and verdicts[place] is None]
+        for env in sorted(
+            {task.env for task, verdict in zip(chunk, verdicts, strict=True) if verdict is None}
+        ):
+            missing = [
+                place
+                for place, task in enumerate(chunk)
+                if task.env == env and verdicts[place] is None
+            ]
             if env not in held_out:
                 held_out[env] = HeldOut(environment(env))
             asked = [chunk[place] for place in missing]
@@ -57,14 +63,21 @@ def validate(
                 if verdict.verdict != "error":
                     journal.put(verdict.task_id, verdict)
         for verdict in verdicts:
-            losses.add(verdict.reason if verdict.verdict == "error" else None, answered=bool(verdict.replays))
+            losses.add(
+                verdict.reason if verdict.verdict == "error" else None,
+                answered=bool(verdict.replays),
+            )
         losses.stop()
         yield from verdicts
 
 
 def validity(verdict: Verdict) -> Validity:
     """What a task keeps of its verdict."""
-    return Validity(verdict.verdict, verdict.gate, {"replays": len(verdict.replays), "controls": verdict.controls})
+    return Validity(
+        verdict.verdict,
+        verdict.gate,
+        {"replays": len(verdict.replays), "controls": verdict.controls},
+    )
 
 
 def _judge(tasks: list[Task], pool: Pool, gate: Gate, held_out: HeldOut) -> list[Verdict]:
@@ -117,7 +130,9 @@ def _controlled(task: Task, pool: Pool, replays: list[Episode]) -> Work[Verdict]
         if episode and episode.graded.success and not control.succeeds:
             passed.append(control)
     informing = gates.informing(task, pool.tools, replays[0])
-    failure = next((_passed(c) for c in passed if c.dropped is None or c.dropped not in informing), None)
+    failure = next(
+        (_passed(c) for c in passed if c.dropped is None or c.dropped not in informing), None
+    )
     return _verdict(task, "strict", pool, replays, failure, scores)
 
 
@@ -130,7 +145,10 @@ def _passed(control: Control) -> Failure:
 def _fault(task: Task, gate: Gate, fault: Fault) -> Verdict:
     if fault.kind == "bad_request":
         return Verdict(
-            task_id=task.id, verdict="invalid", gate=gate, reason=f"the environment refuses it: {fault.message}"
+            task_id=task.id,
+            verdict="invalid",
+            gate=gate,
+            reason=f"the environment refuses it: {fault.message}",
         )
     return Verdict(task_id=task.id, verdict="error", gate=gate, reason=fault.message)
 

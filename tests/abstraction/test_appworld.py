@@ -40,9 +40,15 @@ def tasks(pool, explored) -> list[Task]:
     """Synthesised, and valid by the strict gate."""
     written = list(abstract(explored, lambda env: pool))
     verdicts = list(validate(written, lambda env: pool))
-    assert all(verdict.controls.get("nothing") == 0.0 for verdict in verdicts if verdict.verdict == "valid")
-    assert all(verdict.controls["hollow"] == 0.0 for verdict in verdicts if verdict.verdict == "valid")
-    return [task for task, verdict in zip(written, verdicts, strict=True) if verdict.verdict == "valid"]
+    assert all(
+        verdict.controls.get("nothing") == 0.0 for verdict in verdicts if verdict.verdict == "valid"
+    )
+    assert all(
+        verdict.controls["hollow"] == 0.0 for verdict in verdicts if verdict.verdict == "valid"
+    )
+    return [
+        task for task, verdict in zip(written, verdicts, strict=True) if verdict.verdict == "valid"
+    ]
 
 
 def test_calls_log_in_by_themselves_and_try_more_than_one_app(explored):
@@ -77,7 +83,10 @@ def test_the_reference_passes_in_every_order_that_keeps_its_needs(tasks, pool):
             jobs.append(Job(task.start, [[order]], task))
             moved[task.id] += order != task.solution[0][0]
     for job, episode in zip(jobs, replay(pool, jobs), strict=True):
-        assert episode.failure is None and episode.graded.success, (job.turns, episode.graded.reason)
+        assert episode.failure is None and episode.graded.success, (
+            job.turns,
+            episode.graded.reason,
+        )
     assert sum(moved.values()) >= 2
 
 
@@ -86,13 +95,19 @@ def test_the_reference_passes_in_every_order_that_keeps_its_needs(tasks, pool):
     [
         ("collateral damage", lambda lines: [*lines[:-1], *NOTE, lines[-1]]),
         ("no completion", lambda lines: lines[:-1]),
-        ("failure declared", lambda lines: [*lines[:-1], 'apis.supervisor.complete_task(status="fail")']),
+        (
+            "failure declared",
+            lambda lines: [*lines[:-1], 'apis.supervisor.complete_task(status="fail")'],
+        ),
         ("only completion", lambda lines: lines[-1:]),
     ],
 )
 def test_less_or_more_than_the_task_fails(name, change, tasks, pool):
     """Whatever the program does beside, or leaves out, is no success."""
-    jobs = [Job(task.start, [["\n".join(change(task.solution[0][0].split("\n")))]], task) for task in tasks]
+    jobs = [
+        Job(task.start, [["\n".join(change(task.solution[0][0].split("\n")))]], task)
+        for task in tasks
+    ]
     episodes = replay(pool, jobs)
     answers = ["answer=" in task.solution[0][0] for task in tasks]
     for task, episode, asked in zip(tasks, episodes, answers, strict=True):
@@ -107,21 +122,29 @@ def test_a_question_becomes_an_answer(pool):
     (session,) = pool.open([start])
     (looked,) = pool.step([(session, 0, [Call("spotify.show_song_library", {})])])
     song = json.loads(looked[0].observation)[2]
-    calls = [Call("spotify.show_song_library", {}), Call("supervisor.complete_task", {"answer": song["duration"]})]
+    calls = [
+        Call("spotify.show_song_library", {}),
+        Call("supervisor.complete_task", {"answer": song["duration"]}),
+    ]
     (told,) = pool.step([(session, 0, calls[1:])])
     pool.close([session])
     steps = [
         Step(0, call, result.observation, result.error, result.effects, result.state)
         for call, result in zip(calls, [*looked, *told], strict=True)
     ]
-    exploration = Exploration(id=content_id("q"), env=pool.name, mode="curious", start=start, steps=steps)
+    exploration = Exploration(
+        id=content_id("q"), env=pool.name, mode="curious", start=start, steps=steps
+    )
     (task,) = abstract([exploration], lambda env: pool)
     assert f'the length in seconds of the song "{song["title"]}"' in task.query[0]
     program = task.solution[0][0]
     assert f'if row["title"] == "{song["title"]}")["duration"])' in program.split("\n")[-1]
     (verdict,) = validate([task], lambda env: pool)
     assert verdict.verdict == "valid", verdict.reason
-    guesses = [f"apis.supervisor.complete_task(answer={answer})" for answer in (song["duration"] + 1, '"unknown"')]
+    guesses = [
+        f"apis.supervisor.complete_task(answer={answer})"
+        for answer in (song["duration"] + 1, '"unknown"')
+    ]
     for episode in replay(pool, [Job(start, [[guess]], task) for guess in guesses]):
         assert not episode.graded.success
 
@@ -148,7 +171,11 @@ def orders(program: str, *, seed: str, count: int) -> Iterator[str]:
     for _ in range(count):
         done: list[int] = []
         while len(done) < len(statements):
-            done.append(rng.choice([i for i in range(len(statements)) if i not in done and needs[i] <= set(done)]))
+            done.append(
+                rng.choice(
+                    [i for i in range(len(statements)) if i not in done and needs[i] <= set(done)]
+                )
+            )
         yield "\n".join(ast.unparse(statements[i]) for i in done)
 
 
@@ -166,7 +193,11 @@ def _needs(statements: list[ast.stmt], index: int) -> set[int]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         own = {name.partition(".")[0] for name in api_calls(ast.unparse(statements[earlier]))}
-        notifies = apps & RECEIVERS and own and not READS.search(" ".join(api_calls(ast.unparse(statements[earlier]))))
+        notifies = (
+            apps & RECEIVERS
+            and own
+            and not READS.search(" ".join(api_calls(ast.unparse(statements[earlier]))))
+        )
         if used & bound or (apps & own) - {"supervisor"} or notifies:
             found.add(earlier)
     return found

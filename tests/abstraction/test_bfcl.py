@@ -17,10 +17,15 @@ pytestmark = pytest.mark.bfcl
 def tasks():
     from conftest import run
 
-    explored = run("explore", "--env", "bfcl", "--mode", "curious", "--episodes", EPISODES, "--seed", "1").stdout
+    explored = run(
+        "explore", "--env", "bfcl", "--mode", "curious", "--episodes", EPISODES, "--seed", "1"
+    ).stdout
     candidates = run("abstract", stdin=explored).stdout
     assert run("abstract", "--workers", "2", stdin=explored).stdout == candidates
-    return [Decoder(Task)(line) for line in run("validate", "--workers", "2", stdin=candidates).stdout.splitlines()]
+    return [
+        Decoder(Task)(line)
+        for line in run("validate", "--workers", "2", stdin=candidates).stdout.splitlines()
+    ]
 
 
 def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
@@ -37,17 +42,29 @@ def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
     assert found["crossing_turns"] >= 0.3
     assert found["start_states"] >= 50
     assert found["touching_official"] == 0
-    assert all(task.tags == sorted({app_of[call.tool] for turn in task.solution for call in turn}) for task in tasks)
+    assert all(
+        task.tags == sorted({app_of[call.tool] for turn in task.solution for call in turn})
+        for task in tasks
+    )
     assert found["near_duplicates"] <= 0.05
 
 
 def test_controls_fail_and_no_request_is_ambiguous(tasks):
     """Doing nothing and one harmless call per turn score 0; equal words ask for equal effects; no words name a function."""
-    assert all(task.validity.evidence["controls"][name] == 0 for task in tasks for name in ("nothing", "hollow"))
+    assert all(
+        task.validity.evidence["controls"][name] == 0
+        for task in tasks
+        for name in ("nothing", "hollow")
+    )
     effects = {}
     for task in tasks:
         assert effects.setdefault(tuple(task.query), task.effects) == task.effects
-        names = {call.tool for turn in task.solution for call in turn if "_" in call.tool or not call.tool.islower()}
+        names = {
+            call.tool
+            for turn in task.solution
+            for call in turn
+            if "_" in call.tool or not call.tool.islower()
+        }
         assert not any(name in turn for name in names for turn in task.query)
 
 
@@ -55,10 +72,16 @@ def test_a_harmless_read_more_leaves_a_solution_valid(tasks):
     """Every read of the session that needs no argument, made once more at the beginning of every turn, costs nothing."""
     jobs = []
     with Pool("bfcl", workers=2) as pool:
-        opened = [episode.opened for episode in replay(pool, [Job(task.start, []) for task in tasks])]
+        opened = [
+            episode.opened for episode in replay(pool, [Job(task.start, []) for task in tasks])
+        ]
         for task, session in zip(tasks, opened, strict=True):
             offered = [pool.tools[name] for name in session.tools]
-            reads = [Call(tool.name) for tool in offered if tool.read_only and not tool.parameters.get("required")]
+            reads = [
+                Call(tool.name)
+                for tool in offered
+                if tool.read_only and not tool.parameters.get("required")
+            ]
             jobs.append(Job(task.start, [[*reads, *turn] for turn in task.solution], task))
         found = replay(pool, jobs)
     assert any(Call("get_current_speed") in turn for job in jobs for turn in job.turns)
@@ -78,7 +101,12 @@ def test_numbers_in_their_documented_types_leave_a_solution_valid(tasks):
         jobs = []
         for task in tasks:
             turns = [
-                [Call(c.tool, {n: written(v, schemas[c.tool][n]) for n, v in c.arguments.items()}) for c in turn]
+                [
+                    Call(
+                        c.tool, {n: written(v, schemas[c.tool][n]) for n, v in c.arguments.items()}
+                    )
+                    for c in turn
+                ]
                 for turn in task.solution
             ]
             if repr(turns) != repr(task.solution):
@@ -95,10 +123,19 @@ def test_requests_are_what_a_person_would_say(tasks):
         assert len(set(task.query)) == len(task.query), task.query
         for text, turn in zip(task.query, task.solution, strict=True):
             words = text.lower().split()
-            runs = [(n, i) for n in range(1, 6) for i in range(len(words) - 2 * n + 1) if not words[i][0].isdigit()]
+            runs = [
+                (n, i)
+                for n in range(1, 6)
+                for i in range(len(words) - 2 * n + 1)
+                if not words[i][0].isdigit()
+            ]
             assert not any(words[i : i + n] == words[i + n : i + 2 * n] for n, i in runs), text
             for call in turn:
-                if call.tool in ("imperial_si_conversion", "si_unit_conversion", "compute_exchange_rate"):
+                if call.tool in (
+                    "imperial_si_conversion",
+                    "si_unit_conversion",
+                    "compute_exchange_rate",
+                ):
                     converting += 1
                     assert str(call.arguments["value"]) in text, text
     assert converting >= 10

@@ -33,16 +33,32 @@ CODE = Code(
 
 def tool(name: str, parameters: list[str], read_only: bool = False, **language) -> Tool:
     schema = {"type": "object", "properties": {p: {} for p in parameters}, "required": parameters}
-    return Tool(name, name, schema, app=name.partition(".")[0], read_only=read_only, language=Language(**language))
+    return Tool(
+        name,
+        name,
+        schema,
+        app=name.partition(".")[0],
+        read_only=read_only,
+        language=Language(**language),
+    )
 
 
 def tools(rows: str = "{title} by {by.name}") -> dict[str, Tool]:
     found = [
         tool(
-            "m.songs", [], True, rows={"song_id": rows}, facts={"plays": "the plays of the song {title} by {by.name}"}
+            "m.songs",
+            [],
+            True,
+            rows={"song_id": rows},
+            facts={"plays": "the plays of the song {title} by {by.name}"},
         ),
         tool("m.like", ["song_id"], do=["like the song {song_id}"], lookup_only=["song_id"]),
-        tool("m.tag", ["song_id", "labels"], do=["tag {song_id} with {labels}"], lookup_only=["song_id"]),
+        tool(
+            "m.tag",
+            ["song_id", "labels"],
+            do=["tag {song_id} with {labels}"],
+            lookup_only=["song_id"],
+        ),
         tool("me.finish", ["answer"], do=["tell me {answer}"], lookup_only=["answer"]),
     ]
     return {one.name: one for one in found}
@@ -57,8 +73,13 @@ def slice_of(steps: list[Step], known: dict[str, Tool], opened: Opened = Opened(
     """The trace of the steps, and all of them as one slice."""
     exploration = Exploration(id="e", env="x", mode="curious", start=Start("default"), steps=steps)
     read = trace(exploration, opened, known)
-    results = {n: Result(observation=step.observation, effects=step.effects) for n, step in enumerate(steps)}
-    found = Slice((len(steps) - 1,), frozenset(), {n: step.action for n, step in enumerate(steps)}, results)
+    results = {
+        n: Result(observation=step.observation, effects=step.effects)
+        for n, step in enumerate(steps)
+    }
+    found = Slice(
+        (len(steps) - 1,), frozenset(), {n: step.action for n, step in enumerate(steps)}, results
+    )
     return read, found
 
 
@@ -73,7 +94,10 @@ def written(steps: list[Step], known: dict[str, Tool]) -> tuple[str, str]:
 
 def test_an_identifier_is_said_and_found_by_the_name_of_its_row():
     """The row's own words, from nested keys too; the program selects by the same words, after the login that it needs."""
-    steps = [done(Call("m.songs"), SONGS), done(Call("m.like", {"song_id": 32}), {"message": "liked"}, True)]
+    steps = [
+        done(Call("m.songs"), SONGS),
+        done(Call("m.like", {"song_id": 32}), {"message": "liked"}, True),
+    ]
     request, program = written(steps, tools())
     assert request == "like the song Lamp by Bo"
     assert program.split("\n") == [
@@ -98,10 +122,7 @@ def test_two_rows_of_one_name_are_no_request():
 
 def test_a_fact_is_asked_for_and_the_answer_ends_the_program():
     """The value comes from the row, the completion stands last and only once."""
-    steps = [
-        done(Call("m.songs"), SONGS),
-        done(Call("me.finish", {"answer": 3400}), {}, True),
-    ]
+    steps = [done(Call("m.songs"), SONGS), done(Call("me.finish", {"answer": 3400}), {}, True)]
     request, program = written(steps, tools())
     assert request == "tell me the plays of the song Lamp by Bo"
     assert program.split("\n")[-1].startswith("apis.me.finish(answer=next(row for row in songs if ")
@@ -111,9 +132,13 @@ def test_a_fact_is_asked_for_and_the_answer_ends_the_program():
 def test_facts_and_names_do_not_stand_for_other_things():
     """An identifier is no answer, and a number that happens to be equal is no identifier."""
     known = tools()
-    asked, _ = slice_of([done(Call("m.songs"), SONGS), done(Call("me.finish", {"answer": 32}), {}, True)], known)
+    asked, _ = slice_of(
+        [done(Call("m.songs"), SONGS), done(Call("me.finish", {"answer": 32}), {}, True)], known
+    )
     assert asked.problems[1] == "unknowable"
-    liked, _ = slice_of([done(Call("m.songs"), SONGS), done(Call("m.like", {"song_id": 3400}), {}, True)], known)
+    liked, _ = slice_of(
+        [done(Call("m.songs"), SONGS), done(Call("m.like", {"song_id": 3400}), {}, True)], known
+    )
     assert liked.problems[1] == "unknowable"
 
 
@@ -142,27 +167,41 @@ def test_literals_inside_lists_stay_literals_and_names_are_kept_apart():
     ]
     read, found = slice_of(steps, known)
     turn = Turn(list(found.calls), [3])
-    program = write(read, known, found, [turn], ['tag Lamp and Cedar by Ann and Bo: a "b" and c\n'], CODE)
+    program = write(
+        read, known, found, [turn], ['tag Lamp and Cedar by Ann and Bo: a "b" and c\n'], CODE
+    )
     assert "songs = " in program and "songs_2 = " in program
-    call = next(n for n in ast.walk(ast.parse(program)) if isinstance(n, ast.keyword) and n.arg == "labels")
+    call = next(
+        n for n in ast.walk(ast.parse(program)) if isinstance(n, ast.keyword) and n.arg == "labels"
+    )
     assert ast.literal_eval(call.value) == ['a "b"', "c\n"]
 
 
 def test_people_in_rows_are_found_by_their_names_and_never_by_their_place():
     """Whether the row is the person, holds the person, or stands in another row; what has no name has no program."""
     known = tools()
-    people = tool("m.people", [], True, rows={"mail": "{name}"}, refer={"mail": "the mail of somebody"})
-    known |= {"m.people": people, "m.write": tool("m.write", ["mail"], do=["write to {mail}"], lookup_only=["mail"])}
+    people = tool(
+        "m.people", [], True, rows={"mail": "{name}"}, refer={"mail": "the mail of somebody"}
+    )
+    known |= {
+        "m.people": people,
+        "m.write": tool("m.write", ["mail"], do=["write to {mail}"], lookup_only=["mail"]),
+    }
     bo, ann = {"name": "Bo", "mail": "b@x"}, {"name": "Ann", "mail": "a@x"}
     for told, expected in (
         ([ann, bo], 'next(row for row in people if row["name"] == "Bo")["mail"]'),
-        ([{"to": ann}, {"to": bo}], 'next(row for row in people if row["to"]["name"] == "Bo")["to"]["mail"]'),
+        (
+            [{"to": ann}, {"to": bo}],
+            'next(row for row in people if row["to"]["name"] == "Bo")["to"]["mail"]',
+        ),
         (
             [{"all": [ann]}, {"all": [ann, bo]}],
             'next(row for part in people for row in part["all"] if row["name"] == "Bo")["mail"]',
         ),
     ):
-        _, program = written([done(Call("m.people"), told), done(Call("m.write", {"mail": "b@x"}), {}, True)], known)
+        _, program = written(
+            [done(Call("m.people"), told), done(Call("m.write", {"mail": "b@x"}), {}, True)], known
+        )
         assert program.split("\n")[1] == f"apis.m.write(mail={expected})"
     with pytest.raises(Unwritable, match="by_place"):
         written(
@@ -177,7 +216,9 @@ def test_people_in_rows_are_found_by_their_names_and_never_by_their_place():
 def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
     """Two groups may have a thing of the same name: the clause has to name the group that was looked in."""
     known = tools()
-    known["m.inside"] = tool("m.inside", ["song_id"], True, rows={"part_id": "{name}"}, lookup_only=["song_id"])
+    known["m.inside"] = tool(
+        "m.inside", ["song_id"], True, rows={"part_id": "{name}"}, lookup_only=["song_id"]
+    )
     known["m.cut"] = tool("m.cut", ["part_id"], do=["cut {part_id}"], lookup_only=["part_id"])
     parts = [{"part_id": 71, "name": "chorus"}]
     steps = [
@@ -189,7 +230,9 @@ def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
     turn = Turn([0, 1, 2], [2])
     with pytest.raises(Unwritable, match="unsaid_lookup"):
         write(read, known, found, [turn], ["cut chorus"], CODE)
-    assert 'row["title"] == "Cedar"' in write(read, known, found, [turn], ["cut chorus of Cedar by Ann"], CODE)
+    assert 'row["title"] == "Cedar"' in write(
+        read, known, found, [turn], ["cut chorus of Cedar by Ann"], CODE
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +247,14 @@ def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
 def test_what_one_clause_makes_is_not_undone_by_the_next(name, effect, why):
     """Write a note and rename it is one note of another name, make and delete is nothing; filling what was made is no such thing."""
     known = tools() | {n: tool(n, ["song_id", "title"]) for n in ("m.make", name)}
-    made = Step(0, Call("m.make", {"title": "Old"}), '{"song_id": 44}', None, [Effect("t", "1", "", "add", {})], "")
+    made = Step(
+        0,
+        Call("m.make", {"title": "Old"}),
+        '{"song_id": 44}',
+        None,
+        [Effect("t", "1", "", "add", {})],
+        "",
+    )
     later = Step(0, Call(name, {"song_id": 44, "title": "New"}), "{}", None, [effect], "")
     read, found = slice_of([made, later], known)
     read.links[1][("song_id",)] = Source(0, ("song_id",))

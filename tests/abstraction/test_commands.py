@@ -17,7 +17,19 @@ from conftest import COEVOLVE, run
 def explored(tmp_path_factory):
     """A hundred explorations of the desk."""
     path = tmp_path_factory.mktemp("explored") / "explorations.jsonl"
-    command = ["explore", "--env", "desk", "--mode", "curious", "--episodes", "100", "--steps", "20", "-o", str(path)]
+    command = [
+        "explore",
+        "--env",
+        "desk",
+        "--mode",
+        "curious",
+        "--episodes",
+        "100",
+        "--steps",
+        "20",
+        "-o",
+        str(path),
+    ]
     subprocess.run([*COEVOLVE, *command], check=True, capture_output=True)
     return path
 
@@ -31,11 +43,15 @@ def test_an_environment_of_ones_own_goes_through_the_pipe():
     )
     processes, previous = [], None
     for stage in stages:
-        process = subprocess.Popen([*COEVOLVE, *stage], stdin=previous, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [*COEVOLVE, *stage], stdin=previous, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         previous = process.stdout
         processes.append(process)
     tasks = [json.loads(line) for line in processes[-1].stdout]
-    assert [process.wait() for process in processes] == [0, 0, 0], [p.stderr.read() for p in processes]
+    assert [process.wait() for process in processes] == [0, 0, 0], [
+        p.stderr.read() for p in processes
+    ]
     queries = {task["query"][0] for task in tasks}
     assert {"pay the price of tea", "pay the price of milk", "pay the price of bread"} <= queries
     assert any(query.endswith(" on my list") or query.startswith("I need ") for query in queries)
@@ -49,7 +65,9 @@ def test_a_command_in_records_is_not_run(tmp_path):
     start, query, solution = Start(name="s"), ["q"], [[Call("a", {})]]
     task = Task(id="t", env=env, start=start, query=query, solution=solution)
     trace = Exploration(id="e", env=env, mode="random", start=start)
-    signal_ = Signal(id="s", kind="rare", task_id="t", env=env, statistic=Statistic("share", 0.1), task=task)
+    signal_ = Signal(
+        id="s", kind="rare", task_id="t", env=env, statistic=Statistic("share", 0.1), task=task
+    )
     inputs = {"validate": task, "rollout": task, "abstract": trace, "explore": signal_}
     inputs |= {f"train --run {tmp_path / 'r'} --model {tmp_path}": task}
     for command, record in inputs.items():
@@ -77,8 +95,12 @@ def test_killed_and_run_again(coevolve, explored, tmp_path, command):
         coevolve("abstract", explored, "-o", source)
     whole, out = coevolve(command, source).stdout, tmp_path / "out.jsonl"
     journal = tmp_path / "out.jsonl.journal"
-    process = subprocess.Popen([*COEVOLVE, command, str(source), "-o", str(out)], stderr=subprocess.PIPE)
-    while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 10):
+    process = subprocess.Popen(
+        [*COEVOLVE, command, str(source), "-o", str(out)], stderr=subprocess.PIPE
+    )
+    while process.poll() is None and not (
+        journal.exists() and journal.read_bytes().count(b"\n") > 10
+    ):
         time.sleep(0.01)
     assert process.poll() is None, "finished before it could be killed"
     process.send_signal(signal.SIGKILL)
@@ -105,7 +127,9 @@ def test_rejects_and_verdicts_are_kept(coevolve, explored, tmp_path):
     odd = lines[1].replace(b'"env":', b'"colour":"blue","env":')
     data = json.dumps(spoilt).encode() + b"\n" + odd + b"".join(lines[2:])
     valid = coevolve("validate", "--verdicts", verdicts, "--rejects", rejects, stdin=data)
-    assert [json.loads(line)["verdict"] for line in verdicts.read_text().splitlines()] == ["trivial"] + ["valid"] * 4
+    assert [json.loads(line)["verdict"] for line in verdicts.read_text().splitlines()] == [
+        "trivial"
+    ] + ["valid"] * 4
     assert json.loads(rejects.read_text())["reason"] == "trivial: the solution does nothing"
     assert b'"colour":"blue"' in valid.stdout and len(valid.stdout.splitlines()) == 4
 

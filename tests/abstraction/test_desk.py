@@ -37,7 +37,9 @@ def test_noise_is_removed_and_the_request_found(desk, own):
     assert sum(len(e.steps) for e in explorations) > 3 * sum(len(t.solution[0]) for t in own)
     made = {task.lineage.explorations[0]: task for task in abstract(explorations, lambda env: desk)}
     rejected = [e for e in explorations if e.id not in made]
-    assert len(rejected) <= len(own) // 10, "a few requests for different effects may share their words"
+    assert len(rejected) <= len(own) // 10, (
+        "a few requests for different effects may share their words"
+    )
     for task, exploration in zip(own, explorations, strict=True):
         if exploration.id in made:
             found = made[exploration.id]
@@ -58,7 +60,10 @@ def test_every_call_of_a_solution_is_needed(desk, own):
                 continue
             job = Job(task.start, [calls[:place] + calls[place + 1 :]])
             (episode,) = replay(desk, [job])
-            assert episode.failure or outcome(desk.tools, job, episode) != task.effects, (task.query, call)
+            assert episode.failure or outcome(desk.tools, job, episode) != task.effects, (
+                task.query,
+                call,
+            )
 
 
 def test_a_task_tells_where_it_comes_from(desk, own):
@@ -67,13 +72,21 @@ def test_a_task_tells_where_it_comes_from(desk, own):
     (task,) = abstract([exploration], lambda env: desk)
     assert (task.origin.kind, task.origin.iteration, task.origin.mode) == ("synthesis", 2, "random")
     assert task.lineage.explorations == [exploration.id]
-    assert task.env == "desk" and task.env_version == desk.description.version and task.validity is None
+    assert (
+        task.env == "desk"
+        and task.env_version == desk.description.version
+        and task.validity is None
+    )
 
 
 def test_two_wordings_of_one_deed_are_one_task(desk, own):
     """The same solution in the same start state, found in two explorations, is kept once; the other is a reject."""
     rejects = []
-    tasks = list(abstract([noisy(desk, own[0], s) for s in range(6)], lambda env: desk, reject=rejects.append))
+    tasks = list(
+        abstract(
+            [noisy(desk, own[0], s) for s in range(6)], lambda env: desk, reject=rejects.append
+        )
+    )
     assert len(tasks) == 1 and [r.reason for r in rejects] == ["duplicate"] * 5
 
 
@@ -104,10 +117,14 @@ def test_per_exploration_caps_the_tasks(desk):
     """Several goals in one exploration, at most N tasks from it; each goal is a task of its own on the desk."""
     start = desk.start("caps")
     names = ("Ann", "Bob", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana")
-    answers = [read_of(desk, start, app, name) for app in ("mail", "taxi", "gym", "news") for name in names]
+    answers = [
+        read_of(desk, start, app, name) for app in ("mail", "taxi", "gym", "news") for name in names
+    ]
     exploration = execute(desk, start, [call for calls in answers if calls for call in calls])
     assert len(list(abstract([exploration], lambda env: desk, per_exploration=2))) == 2
-    assert len(list(abstract([exploration], lambda env: desk, per_exploration=50))) == GOALS_PER_TOOL
+    assert (
+        len(list(abstract([exploration], lambda env: desk, per_exploration=50))) == GOALS_PER_TOOL
+    )
 
 
 def test_the_same_bytes_for_any_number_of_workers(desk, own):

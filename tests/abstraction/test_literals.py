@@ -22,7 +22,11 @@ TOOLS = {
         tool("look", name={"type": "string"}),
         tool("pay", amount={"type": "integer"}, note={"type": "string", "default": "none"}),
         tool("light", mode={"enum": ["on", "off", "auto"]}, city={"enum": CITIES}),
-        tool("lock", doors={"type": "array", "items": {"enum": ["left", "right"]}}, shut={"type": "boolean"}),
+        tool(
+            "lock",
+            doors={"type": "array", "items": {"enum": ["left", "right"]}},
+            shut={"type": "boolean"},
+        ),
         tool("copy", path={"type": "string"}),
     )
 }
@@ -39,10 +43,26 @@ def missing(query, *steps, observation=""):
     [
         ("Pay 31.", [("pay", {"amount": 31}, {})], []),
         ("Pay it.", [("pay", {"amount": 31}, {})], [31]),
-        ("Pay for tea.", [("look", {"name": "tea"}, {"price": 31}), ("pay", {"amount": 31}, {})], []),
-        ("Pay for tea.", [("look", {"name": "tea"}, "tea costs 31 today"), ("pay", {"amount": 31}, {})], []),
-        ("Pay for tea.", [("look", {"name": "tea"}, "tea costs 310"), ("pay", {"amount": 31}, {})], [31]),
-        ("Pay for it.", [("look", {"name": "tea"}, {"price": 31}), ("pay", {"amount": 31}, {})], ["tea"]),
+        (
+            "Pay for tea.",
+            [("look", {"name": "tea"}, {"price": 31}), ("pay", {"amount": 31}, {})],
+            [],
+        ),
+        (
+            "Pay for tea.",
+            [("look", {"name": "tea"}, "tea costs 31 today"), ("pay", {"amount": 31}, {})],
+            [],
+        ),
+        (
+            "Pay for tea.",
+            [("look", {"name": "tea"}, "tea costs 310"), ("pay", {"amount": 31}, {})],
+            [31],
+        ),
+        (
+            "Pay for it.",
+            [("look", {"name": "tea"}, {"price": 31}), ("pay", {"amount": 31}, {})],
+            ["tea"],
+        ),
         ("Pay 31.", [("pay", {"amount": 31, "note": "none"}, {})], []),
         ("Pay 31.", [("pay", {"amount": 31, "note": "thanks"}, {})], ["thanks"]),
         ("Light, please.", [("light", {"mode": "on"}, {})], []),
@@ -50,15 +70,26 @@ def missing(query, *steps, observation=""):
         ("Light in oslo, please.", [("light", {"mode": "on", "city": "Oslo"}, {})], []),
         ("Lock up.", [("lock", {"doors": ["right", "left"], "shut": True}, {})], []),
         ("Lock up.", [("lock", {"doors": ["left"], "shut": True}, {})], ["left"]),
-        ("Copy it into papers.", [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})], []),
+        (
+            "Copy it into papers.",
+            [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})],
+            [],
+        ),
         ("Pay it.", [("look", {"name": ""}, [100, 200]), ("pay", {"amount": 200}, {})], []),
         ("Pay 20,000.", [("pay", {"amount": 20}, {})], [20]),
         (
             "Pay by 8:20.",
-            [("look", {"name": ""}, {"since": "1999-11-20", "sum": 20.5}), ("pay", {"amount": 20}, {})],
+            [
+                ("look", {"name": ""}, {"since": "1999-11-20", "sum": 20.5}),
+                ("pay", {"amount": 20}, {}),
+            ],
             [20],
         ),
-        ("Copy it.", [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})], ["./papers/a.txt"]),
+        (
+            "Copy it.",
+            [("look", {"name": ""}, ["a.txt"]), ("copy", {"path": "./papers/a.txt"}, {})],
+            ["./papers/a.txt"],
+        ),
     ],
 )
 def test_what_can_be_found(query, steps, lost):
@@ -84,17 +115,28 @@ def test_what_is_shown_at_the_start_is_seen():
 def test_the_environments_own_words():
     """`Language.words` says a value, as it does for the writer without a model."""
     tools = {
-        "lock": Tool("lock", "", {"properties": {"n": {}}}, language=Language(words={"n": {"7": "the lucky one"}}))
+        "lock": Tool(
+            "lock",
+            "",
+            {"properties": {"n": {}}},
+            language=Language(words={"n": {"7": "the lucky one"}}),
+        )
     }
-    assert not list(unseen([Step(0, Call("lock", {"n": 7}), "")], ["Take the lucky one."], "", tools))
+    assert not list(
+        unseen([Step(0, Call("lock", {"n": 7}), "")], ["Take the lucky one."], "", tools)
+    )
     assert list(unseen([Step(0, Call("lock", {"n": 7}), "")], ["Take one."], "", tools))
 
 
 CODE_TOOLS = {
     "shop.pay": Tool(
-        "shop.pay", "", {"properties": {"amount": {}, "note": {}, "to": {}}, "required": ["amount", "to"]}
+        "shop.pay",
+        "",
+        {"properties": {"amount": {}, "note": {}, "to": {}}, "required": ["amount", "to"]},
     ),
-    "shop.look": Tool("shop.look", "", {"properties": {"name": {}, "limit": {}}, "required": ["name"]}),
+    "shop.look": Tool(
+        "shop.look", "", {"properties": {"name": {}, "limit": {}}, "required": ["name"]}
+    ),
 }
 
 
@@ -103,8 +145,14 @@ CODE_TOOLS = {
     [
         ("apis.shop.pay(amount=31, to='Ann')", []),
         ("apis.shop.pay(amount=32, to='Ann', note='quick')", [("shop.pay.amount", 32)]),
-        ("who = 'Bob'\nfor n in [1]:\n    print(apis.shop.pay(amount=31, to=who))", [("shop.pay.to", "Bob")]),
-        ("who = 'Bob'\nwho = apis.shop.look(name='Ann', limit=20)['id']\napis.shop.pay(amount=31, to=who)", []),
+        (
+            "who = 'Bob'\nfor n in [1]:\n    print(apis.shop.pay(amount=31, to=who))",
+            [("shop.pay.to", "Bob")],
+        ),
+        (
+            "who = 'Bob'\nwho = apis.shop.look(name='Ann', limit=20)['id']\napis.shop.pay(amount=31, to=who)",
+            [],
+        ),
         ("apis.shop.pay(amount=-31, to='Ann')", [("shop.pay.amount", -31)]),
         ("apis.shop.pay(amount=31, to=f'{1}')\nother(name='Bob')", []),
         ("apis.shop.pay(amount=32, to='Bob'", []),
@@ -114,7 +162,10 @@ def test_constants_of_a_program(code, lost):
     """What it passes to tools as a required argument, directly or through a variable, has to be said or shown."""
     found = unseen([Step(0, code, "")], ["Pay Ann 31."], "", CODE_TOOLS)
     assert [(name, value) for _, name, value in found] == lost
-    looked = [Step(0, "print(apis.shop.look(name='Ann'))", "Bob asks for 32, not -31"), Step(0, code, "")]
+    looked = [
+        Step(0, "print(apis.shop.look(name='Ann'))", "Bob asks for 32, not -31"),
+        Step(0, code, ""),
+    ]
     assert not list(unseen(looked, ["Pay Ann 31."], "", CODE_TOOLS))
 
 

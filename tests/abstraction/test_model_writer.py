@@ -45,13 +45,22 @@ class Written:
 def abstracted(env, explored, answer, tmp_path, *, journal=None, faults=None, **options):
     """Runs the stage on explorations made of calls (or given ones), with a model that answers so."""
     rejects = []
-    said = answer if callable(answer) else lambda request: answer if isinstance(answer, str) else json.dumps(answer)
+    said = (
+        answer
+        if callable(answer)
+        else lambda request: answer if isinstance(answer, str) else json.dumps(answer)
+    )
     with (
         ScriptedServer(said, faults) as server,
-        Models("abstract", Options(base_url=server.url, journal=str(tmp_path / "journal"))) as models,
+        Models(
+            "abstract", Options(base_url=server.url, journal=str(tmp_path / "journal"))
+        ) as models,
         Pool(env) as pool,
     ):
-        given = [execute(pool, Start("default"), calls) if isinstance(calls[0], Call) else calls for calls in explored]
+        given = [
+            execute(pool, Start("default"), calls) if isinstance(calls[0], Call) else calls
+            for calls in explored
+        ]
         flat = [e for one in given for e in (one if isinstance(one, list) else [one])]
         writer = ModelWriter(models, "wise", **options)
         tasks = list(write(flat, lambda name: pool, writer, journal=journal, reject=rejects.append))
@@ -62,7 +71,13 @@ def proposal(*turns, **changes):
     """A proposal of turns (query, steps); a step is a number or an action in full."""
     solution = [[{"step": s} if isinstance(s, int) else s for s in steps] for _, steps in turns]
     said = [{"query": query, "solution": s} for (query, _), s in zip(turns, solution, strict=True)]
-    whole = {"exploration": 0, "turns": said, "guideline": "Look it up.", "confidence": 0.8, **changes}
+    whole = {
+        "exploration": 0,
+        "turns": said,
+        "guideline": "Look it up.",
+        "confidence": 0.8,
+        **changes,
+    }
     return {name: value for name, value in whole.items() if value is not None}
 
 
@@ -79,7 +94,11 @@ def test_a_grounded_proposal_becomes_a_task(tmp_path):
     (task,) = written.tasks
     assert not written.rejects and task.query == [PAY[0]] and task.kind == "pay/lookup"
     assert task.solution == [[ERRAND[1], ERRAND[3]]]
-    assert (task.author.model, task.author.guideline, task.author.confidence) == ("wise", "Look it up.", 0.8)
+    assert (task.author.model, task.author.guideline, task.author.confidence) == (
+        "wise",
+        "Look it up.",
+        0.8,
+    )
     assert task.author.composed == 0 and task.origin.mode == "random" and task.origin.iteration == 2
     with Pool(SHOP) as pool:
         job = Job(task.start, task.solution)
@@ -95,11 +114,24 @@ def test_a_task_without_a_model_has_no_author():
 BAD = {
     "fabricated": [
         proposal(("I want to pay for my tea.", [1, 9])),
-        proposal(("I want to pay for my tea.", [1, {"step": 3, "tool": "pay", "arguments": {"amount": 30}}])),
-        proposal(("I want to pay for my tea.", [1, {"step": 3, "tool": "add", "arguments": {"item": "tea"}}])),
+        proposal(
+            (
+                "I want to pay for my tea.",
+                [1, {"step": 3, "tool": "pay", "arguments": {"amount": 30}}],
+            )
+        ),
+        proposal(
+            (
+                "I want to pay for my tea.",
+                [1, {"step": 3, "tool": "add", "arguments": {"item": "tea"}}],
+            )
+        ),
         proposal(("I want to pay for my tea.", [-1])),
     ],
-    "out_of_order": [proposal(("I want to pay for my tea.", [3, 1])), proposal(("I want tea.", [0, 0]))],
+    "out_of_order": [
+        proposal(("I want to pay for my tea.", [3, 1])),
+        proposal(("I want tea.", [0, 0])),
+    ],
     "failed_step": [proposal(("I need gold and want to pay for my tea.", [1, 2, 3]))],
     "unknown_tool": [proposal(("I want to steal tea.", [composed("steal", item="tea")]))],
     "unseen_literal": [
@@ -142,7 +174,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("reason", "bad"), [(reason, bad) for reason, all_ in BAD.items() for bad in all_])
+@pytest.mark.parametrize(
+    ("reason", "bad"), [(reason, bad) for reason, all_ in BAD.items() for bad in all_]
+)
 def test_what_is_not_grounded_is_rejected_with_its_reason(reason, bad, tmp_path):
     """The bad proposal is a reject; the good one beside it is kept."""
     good = proposal(("I need milk.", [0]))
@@ -150,23 +184,33 @@ def test_what_is_not_grounded_is_rejected_with_its_reason(reason, bad, tmp_path)
     assert written.reasons == [reason]
     assert [task.query for task in written.tasks] == [["I need milk."]]
     if reason == "bad_proposal":
-        assert PAY[0] in written.rejects[0].detail and len(written.requests) == 2, "asked again, reply kept"
+        assert PAY[0] in written.rejects[0].detail and len(written.requests) == 2, (
+            "asked again, reply kept"
+        )
         assert "not the answer that was asked for" in written.requests[1]["messages"][-1]["content"]
 
 
 def test_a_composed_action_is_executed_before_it_is_believed(tmp_path):
     """It counts as composed; its literal may come from the query or an earlier observation."""
-    good = proposal(("I want to pay for my tea and then I need bread.", [1, 3, composed("add", item="bread")]))
+    good = proposal(
+        ("I want to pay for my tea and then I need bread.", [1, 3, composed("add", item="bread")])
+    )
     (task,) = abstracted(SHOP, [ERRAND], {"tasks": [good]}, tmp_path).tasks
     assert task.author.composed == 1 and task.solution[0][-1] == Call("add", {"item": "bread"})
 
 
 def test_a_step_left_out_renumbers_what_comes_after(tmp_path):
     """The identifier is taken from the execution by itself, not from the exploration; said in the query it is refused."""
-    calls = [Call("add", {"item": "milk"}), Call("add", {"item": "tea"}), Call("cancel", {"line_id": 4002})]
+    calls = [
+        Call("add", {"item": "milk"}),
+        Call("add", {"item": "tea"}),
+        Call("cancel", {"line_id": 4002}),
+    ]
     said = ("I need tea. No, I take it back.", [1, 2])
     spoken = ("I need tea. No, I take back 4002.", [1, 2])
-    written = abstracted(variant("numbered"), [calls], {"tasks": [proposal(said), proposal(spoken)]}, tmp_path)
+    written = abstracted(
+        variant("numbered"), [calls], {"tasks": [proposal(said), proposal(spoken)]}, tmp_path
+    )
     (task,) = written.tasks
     assert task.solution == [[Call("add", {"item": "tea"}), Call("cancel", {"line_id": 4001})]]
     assert [(r.reason, r.detail) for r in written.rejects] == [("unknowable", "line_id 4002")]
@@ -180,7 +224,10 @@ def test_a_short_identifier_is_one_where_the_environment_said_it_first(tmp_path)
         plain = execute(pool, Start("default"), calls)
 
     def seen(*observations: str):
-        steps = [replace(s, observation=o or s.observation) for s, o in zip(plain.steps, observations, strict=True)]
+        steps = [
+            replace(s, observation=o or s.observation)
+            for s, o in zip(plain.steps, observations, strict=True)
+        ]
         return [replace(plain, steps=steps)]
 
     for observed, reasons in (
@@ -204,21 +251,30 @@ def test_turns_of_a_conversation(tmp_path):
     turns = [("I need milk.", [0]), ("I want to pay for my tea now.", [1, 3])]
     written = abstracted(TALKATIVE, [ERRAND], {"tasks": [proposal(*turns)]}, tmp_path)
     (task,) = written.tasks
-    assert [len(actions) for actions in task.solution] == [1, 2] and task.kind == "add/given+pay/lookup"
+    assert [len(actions) for actions in task.solution] == [
+        1,
+        2,
+    ] and task.kind == "add/given+pay/lookup"
 
 
 def test_all_rounds_of_a_context_are_one_question(tmp_path):
     """Explorations with one signal go together, wherever they lie; at most --per-context of what comes back counts."""
     with Pool(SHOP) as pool:
         made = [execute(pool, Start("default"), ERRAND[: 2 + n]) for n in range(3)]
-    about = [replace(e, context=Context(signal=s, signal_kind="rare")) for e, s in zip(made, "aba", strict=True)]
+    about = [
+        replace(e, context=Context(signal=s, signal_kind="rare"))
+        for e, s in zip(made, "aba", strict=True)
+    ]
     said = [
-        proposal(("I need milk.", [0]), exploration=n) if n < 2 else proposal((f"I need milk {n}.", [0]))
+        proposal(("I need milk.", [0]), exploration=n)
+        if n < 2
+        else proposal((f"I need milk {n}.", [0]))
         for n in range(4)
     ]
     written = abstracted(SHOP, [about], {"tasks": said}, tmp_path, per_context=2)
     first, second = (
-        [t for _, t in FENCE.findall(r["messages"][0]["content"]) if '"step"' in t] for r in written.requests
+        [t for _, t in FENCE.findall(r["messages"][0]["content"]) if '"step"' in t]
+        for r in written.requests
     )
     assert sorted(map(len, (first, second))) == [1, 2]
     (task,) = written.tasks
@@ -235,13 +291,18 @@ def test_another_observation_is_another_task(tmp_path):
         calls = [Call("price", {"item": "tea"}), Call("pay", {"amount": price})]
         (task,) = abstracted(env, [calls], shopper, tmp_path).tasks
         queries += task.query
-    assert queries == ["I want to pay for my tea; it should be 31.", "I want to pay for my tea; it should be 62."]
+    assert queries == [
+        "I want to pay for my tea; it should be 31.",
+        "I want to pay for my tea; it should be 62.",
+    ]
 
 
 def test_orders_in_explorations_change_nothing(tmp_path):
     """A model that obeys orders outside the fences writes the same tasks where observations give orders."""
     calls = [Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]
-    found = [abstracted(variant(name), [calls], obedient, tmp_path) for name in ("preaching", "hushed")]
+    found = [
+        abstracted(variant(name), [calls], obedient, tmp_path) for name in ("preaching", "hushed")
+    ]
     assert [t.query for t in found[0].tasks] == [t.query for t in found[1].tasks] != []
     assert [t.solution for t in found[0].tasks] == [t.solution for t in found[1].tasks]
     assert "ORDER" in found[0].requests[0]["messages"][0]["content"]
@@ -258,7 +319,8 @@ def test_code_keeps_its_indentation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "answer", ["I see no task here.", '{"tasks": 5}', "[]", "Tasks: {'tasks': [{'guideline': '\\ud83d'}]}"]
+    "answer",
+    ["I see no task here.", '{"tasks": 5}', "[]", "Tasks: {'tasks': [{'guideline': '\\ud83d'}]}"],
 )
 def test_an_answer_that_is_none_is_one_reject(answer, tmp_path):
     """Asked again once, then a reject that keeps the reply."""

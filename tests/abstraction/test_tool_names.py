@@ -14,7 +14,10 @@ NAMES = [
     "mail.read", "mail.find", "farm.set", "desk.answer", "mail.send", "mkdir", "cat", "fillFuelTank",
 ]  # fmt: skip
 PARAMETERS = {"ticket_id": {}, "amount": {}, "id": {}, "fuelAmount": {}, "userName": {}}
-TOOLS = {name: Tool(name, "", {"properties": PARAMETERS if name == "create_ticket" else {}}) for name in NAMES}
+TOOLS = {
+    name: Tool(name, "", {"properties": PARAMETERS if name == "create_ticket" else {}})
+    for name in NAMES
+}
 
 NAMING = {
     "create_ticket": [
@@ -24,9 +27,15 @@ NAMING = {
         "I want a ticket, made with the create ticket function.",
         "Using Create-Ticket, note that the printer is broken.",
     ],
-    "post_tweet": ["Tell everybody via post tweet that I am back.", 'Run "post tweet" with my news.'],
+    "post_tweet": [
+        "Tell everybody via post tweet that I am back.",
+        'Run "post tweet" with my news.',
+    ],
     "lockDoors": ["Secure my car with lock doors.", "I want lockDoors for all of them."],
-    "get_stock_info": ["Invoke get stock info for Apple.", "Look at Apple by calling get stock info."],
+    "get_stock_info": [
+        "Invoke get stock info for Apple.",
+        "Look at Apple by calling get stock info.",
+    ],
     "spotify.create_playlist": [
         "Make me a list using create playlist.",
         "I want spotify.create_playlist for my party.",
@@ -70,7 +79,11 @@ NAMING = {
         "Do fillfueltank with 20.",
         "Do fill_fuel_tank with 20.",
     ],
-    "fuelAmount": ["Fill the tank, fuelAmount: 20.", "The fuelAmount is 20.", "The fuel_amount is 20."],
+    "fuelAmount": [
+        "Fill the tank, fuelAmount: 20.",
+        "The fuelAmount is 20.",
+        "The fuel_amount is 20.",
+    ],
     "desk.answer": ["Then use desk answer for it."],
 }
 NATURAL = [
@@ -111,7 +124,9 @@ NATURAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in NAMING.items() for text in texts])
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in NAMING.items() for text in texts]
+)
 def test_a_name_where_a_tool_would_stand(name, text):
     """The name as it is written, and its words after a word for using."""
     assert named_tool(text, TOOLS, NAMES) == name
@@ -129,5 +144,10 @@ def test_requests_of_people_name_none():
     with Pool("bfcl") as pool:
         queries = sorted({query for task in pool.tasks("base") for query in task.query})
         found = [named_tool(query, pool.tools, list(pool.tools)) for query in queries]
-    assert len(queries) > 700 and {name for name in found if name} == {"user_id", "cd", "grep", "ls"}
+    assert len(queries) > 700 and {name for name in found if name} == {
+        "user_id",
+        "cd",
+        "grep",
+        "ls",
+    }
     assert sum(map(bool, found)) == 6

@@ -17,13 +17,21 @@ def tasks(env, calls, **options):
     rejects = []
     with Pool(env) as pool:
         exploration = execute(pool, START, calls)
-        return list(abstract([exploration], lambda env: pool, reject=rejects.append, **options)), rejects
+        return list(
+            abstract([exploration], lambda env: pool, reject=rejects.append, **options)
+        ), rejects
 
 
 def test_a_price_is_asked_for_as_a_price():
     """The looked-up amount is said as what it is; the goal's kind is a look-up; another price and the failed call are gone."""
-    (task,), rejects = tasks(SHOP, [Call("price", {"item": "bread"}), Call("add", {"item": "gold"}), *TEA])
-    assert task.query == ["pay the price of tea"] and task.solution == [TEA] and task.kind == "pay/lookup"
+    (task,), rejects = tasks(
+        SHOP, [Call("price", {"item": "bread"}), Call("add", {"item": "gold"}), *TEA]
+    )
+    assert (
+        task.query == ["pay the price of tea"]
+        and task.solution == [TEA]
+        and task.kind == "pay/lookup"
+    )
     assert not rejects
 
 
@@ -43,7 +51,9 @@ def test_goals_become_turns():
             assert len(task.kind.split("+")) == len(task.query)
             for query, actions in zip(task.query, task.solution, strict=True):
                 if query.startswith("pay"):
-                    assert actions[-1] == TEA[1] and (TEA[0] in actions or TEA[0] in task.solution[0])
+                    assert actions[-1] == TEA[1] and (
+                        TEA[0] in actions or TEA[0] in task.solution[0]
+                    )
                 elif query.startswith("tell"):
                     assert [a.tool for a in actions] == ["price"]
                 else:
@@ -67,7 +77,9 @@ def test_a_goal_that_does_not_come_back_is_dropped():
     with Pool(SHOP) as pool:
         exploration = execute(pool, START, [Call("add", {"item": "milk"})])
         (step,) = exploration.steps
-        other = replace(exploration, steps=[replace(step, effects=[replace(step.effects[0], value=False)])])
+        other = replace(
+            exploration, steps=[replace(step, effects=[replace(step.effects[0], value=False)])]
+        )
         rejects = []
         assert not list(abstract([other], lambda env: pool, reject=rejects.append))
     assert [r.reason for r in rejects] == ["not_reproduced"]
@@ -77,5 +89,8 @@ def test_an_environment_that_keeps_failing_stops_the_stage():
     """A worker that dies on every open is no fault of the explorations."""
     with Pool(SHOP) as pool:
         exploration = execute(pool, Start("default"), TEA)
-    with Pool(variant("stillborn")) as broken, pytest.raises(Unreachable, match="all 1 explorations met faults"):
+    with (
+        Pool(variant("stillborn")) as broken,
+        pytest.raises(Unreachable, match="all 1 explorations met faults"),
+    ):
         list(abstract([exploration], lambda env: broken))

@@ -18,13 +18,16 @@ PROPERTIES = {"a": {}, "b": {}, "unlock": {}, "lines": {"default": 10}, "doors":
 
 def tool(name, **language):
     parameters = {"type": "object", "properties": PROPERTIES}
-    return Tool(name=name, description="Does it.", parameters=parameters, language=Language(**language))
+    return Tool(
+        name=name, description="Does it.", parameters=parameters, language=Language(**language)
+    )
 
 
 def request(tools, calls, links=None, observations=None, clauses=None):
     """The request of one turn that holds all calls; the last one is the clause unless told otherwise."""
     steps = [
-        Step(turn=0, action=c, observation=json.dumps((observations or {}).get(i, {}))) for i, c in enumerate(calls)
+        Step(turn=0, action=c, observation=json.dumps((observations or {}).get(i, {})))
+        for i, c in enumerate(calls)
     ]
     links = [(links or {}).get(i, {}) for i in range(len(calls))]
     trace = Trace(Start("s"), Opened(), steps, links, [None] * len(calls), [True] * len(calls))
@@ -36,7 +39,12 @@ def request(tools, calls, links=None, observations=None, clauses=None):
 
 def test_slots_optionals_and_words():
     """Values as text, an optional argument appended, words for a truth value, a list joined as people do."""
-    go = tool("go", do=["{unlock} {doors}"], optional={"a": " at {a}"}, words={"unlock": {"false": "lock"}})
+    go = tool(
+        "go",
+        do=["{unlock} {doors}"],
+        optional={"a": " at {a}"},
+        words={"unlock": {"false": "lock"}},
+    )
     arguments = {"unlock": False, "doors": ["left", "right", "rear"], "a": 2.50}
     assert request([go], [Call("go", arguments)]) == "lock left, right and rear at 2.5"
     assert request([go], [Call("go", {"unlock": True, "doors": ["left"]})]) == "true left"
@@ -49,7 +57,9 @@ def test_the_template_that_fits_the_arguments_is_taken():
     go = tool("go", do=["move {a}", "move {b}", "move {a} and {b}"])
     assert request([go], [Call("go", {"b": "x"})]) == "move x"
     assert request([go], [Call("go", {"a": "y", "b": "x"})]) == "move y and x"
-    assert request([go], [Call("go", {"a": "y", "lines": 10})]) == "move y", "a default may stay unsaid"
+    assert request([go], [Call("go", {"a": "y", "lines": 10})]) == "move y", (
+        "a default may stay unsaid"
+    )
     with pytest.raises(Unsayable, match="unsaid_argument"):
         request([go], [Call("go", {"a": "y", "lines": 11})])
 
@@ -74,7 +84,11 @@ def test_a_phrase_is_not_wedged_into_another():
         tool("named", refer={"key": "{a}"}),
         tool("pay", do=["pay {a}"]),
     ]
-    calls = [Call("rate", {"a": 7, "b": "EUR"}), Call("rate", {"a": 12, "b": "YEN"}), Call("pay", {"a": 19})]
+    calls = [
+        Call("rate", {"a": 7, "b": "EUR"}),
+        Call("rate", {"a": 12, "b": "YEN"}),
+        Call("pay", {"a": 19}),
+    ]
     links = {1: {("a",): Source(0, ("value",))}, 2: {("a",): Source(1, ("value",))}}
     with pytest.raises(Unsayable, match="nested_lookup"):
         request(tools, calls, links, {0: {"value": 12}, 1: {"value": 19}})
@@ -85,17 +99,28 @@ def test_a_phrase_is_not_wedged_into_another():
 
 def test_a_phrase_that_two_outputs_answer_differently_is_none():
     """The one from logging in, after logging in twice: which? Where both outputs agree, it does not matter."""
-    tools = [tool("login", do=["log in"], refer={"token": "the one from logging in"}), tool("pay", do=["pay {a}"])]
+    tools = [
+        tool("login", do=["log in"], refer={"token": "the one from logging in"}),
+        tool("pay", do=["pay {a}"]),
+    ]
     calls = [Call("login", {}), Call("login", {}), Call("pay", {"a": "t2"})]
     links = {2: {("a",): Source(1, ("token",))}}
     with pytest.raises(Unsayable, match="ambiguous_reference"):
         request(tools, calls, links, {0: {"token": "t1"}, 1: {"token": "t2"}})
-    assert request(tools, calls, links, {0: {"token": "t2"}, 1: {"token": "t2"}}) == "pay the one from logging in"
+    assert (
+        request(tools, calls, links, {0: {"token": "t2"}, 1: {"token": "t2"}})
+        == "pay the one from logging in"
+    )
 
 
 def test_a_default_that_matters_is_said():
     """What the language says of an absent argument stands where the argument would."""
-    go = tool("count", do=["count the"], optional={"lines": " {lines}"}, absent={"lines": " lines", "doors": " here"})
+    go = tool(
+        "count",
+        do=["count the"],
+        optional={"lines": " {lines}"},
+        absent={"lines": " lines", "doors": " here"},
+    )
     assert request([go], [Call("count", {"lines": "words"})]) == "count the words here"
     assert request([go], [Call("count", {})]) == "count the lines here"
 
@@ -113,7 +138,8 @@ def test_an_observed_value_inside_an_object_is_not_said():
     )
     calls[1] = Call("pay", {"a": [31, 31]})
     assert (
-        request(tools, calls, {1: {("a",): Source(0, ("price",))}}, {0: {"price": [31, 31]}}) == "pay the price of tea"
+        request(tools, calls, {1: {("a",): Source(0, ("price",))}}, {0: {"price": [31, 31]}})
+        == "pay the price of tea"
     )
 
 

@@ -112,7 +112,9 @@ def test_issues(text, kind):
 
 def test_one_bad_call_holds_back_the_good_one():
     """A reply with a good and a bad call is an issue as a whole."""
-    parsed = parse('<tool_call>{"name": "ls"}</tool_call><tool_call>{"name": "cd", "arguments": {bad}}</tool_call>')
+    parsed = parse(
+        '<tool_call>{"name": "ls"}</tool_call><tool_call>{"name": "cd", "arguments": {bad}}</tool_call>'
+    )
     assert parsed.calls == [] and len(parsed.issues) == 1
 
 
@@ -130,14 +132,23 @@ def test_openai_messages():
     assert parse_message(empty).calls == [LS]
 
 
-@given(st.text(), st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()))
+@given(
+    st.text(),
+    st.dictionaries(
+        st.text(), st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()
+    ),
+)
 def test_own_text_is_read_back(name, arguments):
     """What `to_text` writes is read back as the same call."""
     name = "x" + name.strip()
     assert parse(to_text(Call(name, arguments))).calls == [Call(name.strip(), arguments)]
 
 
-@given(st.text(alphabet="{}[]()='\",:<>/`\\ \n\ud83d" + "tool_callnamearguments0.eE-+NaInfity", max_size=80))
+@given(
+    st.text(
+        alphabet="{}[]()='\",:<>/`\\ \n\ud83d" + "tool_callnamearguments0.eE-+NaInfity", max_size=80
+    )
+)
 def test_nothing_raises(text):
     """Any text is calls, text or issues, and what it holds can be written as a record."""
     parsed = parse(text)

@@ -55,7 +55,9 @@ def test_no_canary_reaches_a_record_or_an_observation(tasks, pool):
 def test_references_succeed_on_every_task_and_the_measures_say_so(tasks, pool, coevolve, tmp_path):
     """Score 1.0 each, at the program's end; `evaluate` prints TGC and SGC, overall and by difficulty."""
     played = list(rollouts(tasks, make_policy("solution"), pool))
-    assert [(r.score, r.success, r.stop_reason) for r in played] == [(1.0, True, "done")] * len(tasks)
+    assert [(r.score, r.success, r.stop_reason) for r in played] == [(1.0, True, "done")] * len(
+        tasks
+    )
     assert all("supervisor.complete_task" in r.tools and len(r.tools) > 3 for r in played)
     file = tmp_path / "rollouts.jsonl"
     file.write_bytes(b"".join(msgspec.json.encode(r) + b"\n" for r in played))
@@ -63,7 +65,10 @@ def test_references_succeed_on_every_task_and_the_measures_say_so(tasks, pool, c
     records = [json.loads(line) for line in result.stdout.splitlines()]
     found = {(r["by"], r["group"]): (r["success"], r["tasks"]) for r in records}
     assert found["tgc", "all"] == (1.0, 18) and found["sgc", "all"] == (1.0, 6)
-    assert {group for by, group in found if by == "sgc"} == {"all", *(f"difficulty {n}" for n in (1, 2, 3))}
+    assert {group for by, group in found if by == "sgc"} == {
+        "all",
+        *(f"difficulty {n}" for n in (1, 2, 3)),
+    }
     assert b"tgc all" in result.stderr and b"sgc difficulty 2" in result.stderr
 
 

@@ -26,7 +26,11 @@ PARAMETERS = {
     "answer": {"text": "string"},
 }
 TOOLS = {
-    name: Tool(name, name, {"type": "object", "properties": {key: {"type": kind} for key, kind in given.items()}})
+    name: Tool(
+        name,
+        name,
+        {"type": "object", "properties": {key: {"type": kind} for key, kind in given.items()}},
+    )
     for name, given in PARAMETERS.items()
 }
 LS = Call("ls")

@@ -110,11 +110,17 @@ def test_a_written_reply_reads_back(code):
     ("code", "names"),
     [
         ("apis.a.f()\nx = apis.b.g(k=apis.c.h())", ["a.f", "c.h", "b.g"]),
-        ("x = apis.mail.read(id=apis.mail.find(q='a'))\napis.mail.send(to=x)", ["mail.find", "mail.read", "mail.send"]),
+        (
+            "x = apis.mail.read(id=apis.mail.find(q='a'))\napis.mail.send(to=x)",
+            ["mail.find", "mail.read", "mail.send"],
+        ),
         ("read = apis.mail.read\nread(id=apis.mail.find(q='a'))", ["mail.find", "mail.read"]),
         ("for s in apis.a.f():\n    apis.a.g(s=s)", ["a.f", "a.g"]),
         ("for i in range(3):\n    print(apis.pay.list(page=i))", ["pay.list"]),
-        ("sp = apis.spotify\nsp.like(x=1)\nlike = sp.like\nlike(x=2)", ["spotify.like", "spotify.like"]),
+        (
+            "sp = apis.spotify\nsp.like(x=1)\nlike = sp.like\nlike(x=2)",
+            ["spotify.like", "spotify.like"],
+        ),
         ("apis['a']['f']()", ["a.f"]),
         ("apis = 3\napis.a.f()", []),
         ("apis.a.f.__call__()\napis.a()\nother.a.f()", []),
@@ -165,7 +171,11 @@ def test_calls_are_found_below_a_deep_expression():
 
 LIBRARY = Code(
     call="apis.{tool}({arguments})",
-    setup={"p": "p = apis.me.passwords()", "q": "q = 'unused p'", "a_token": "a_token = apis.a.login(password=p)"},
+    setup={
+        "p": "p = apis.me.passwords()",
+        "q": "q = 'unused p'",
+        "a_token": "a_token = apis.a.login(password=p)",
+    },
     arguments={"a.write": {"token": "a_token"}},
     end="apis.me.finish()",
     ends=["me.finish"],
@@ -175,7 +185,9 @@ LIBRARY = Code(
 def test_calls_become_a_program_with_its_setup_and_its_end():
     """Only the setup that is needed, in its own order; text in arguments never becomes code."""
     text = 'a"b\\\n{p} q'
-    lines = of_calls(LIBRARY, [Call("a.write", {"text": text, "on": [True, None, 1.5]}), Call("b.look")]).split("\n")
+    lines = of_calls(
+        LIBRARY, [Call("a.write", {"text": text, "on": [True, None, 1.5]}), Call("b.look")]
+    ).split("\n")
     assert lines[:2] == ["p = apis.me.passwords()", "a_token = apis.a.login(password=p)"]
     assert ast.literal_eval(ast.parse(lines[2]).body[0].value.args[0].keywords[0].value) == text
     assert lines[2].endswith("on=[True, None, 1.5], token=a_token))") and lines[3:] == [
@@ -206,7 +218,9 @@ def task(*code: str) -> Task:
 
 def scripted(*lines: str) -> ProgramPolicy:
     """A policy that says its lines, the last one again and again."""
-    return ProgramPolicy("scripted", lambda episode, pool: lines[min(episode.replies, len(lines) - 1)])
+    return ProgramPolicy(
+        "scripted", lambda episode, pool: lines[min(episode.replies, len(lines) - 1)]
+    )
 
 
 def play(policy, *tasks: Task):
@@ -217,32 +231,56 @@ def play(policy, *tasks: Task):
 def test_the_solution_is_replayed_as_code_with_its_indentation():
     """One block a reply, character by character; doing nothing hands back after one hint and fails."""
     code = "if 1:\n    write('a')\n\n    write('b')"
-    (won,), (lost,) = play(make_policy("solution"), task(code)), play(make_policy("nothing"), task(code))
+    (won,), (lost,) = (
+        play(make_policy("solution"), task(code)),
+        play(make_policy("nothing"), task(code)),
+    )
     assert won.success and won.steps[0].action == code and won.stop_reason == "done"
-    assert not lost.success and [step.error for step in lost.steps] == ["no_code"] and lost.stop_reason == "done"
+    assert (
+        not lost.success
+        and [step.error for step in lost.steps] == ["no_code"]
+        and lost.stop_reason == "done"
+    )
     assert lost.messages[2] == {"role": "user", "content": NO_CODE}
 
 
 def test_hints_are_observations_and_the_episode_goes_on():
     """Several blocks and prose are answered with hints; the code after them runs; the second prose in a row ends the turn."""
-    lines = ["```\na\n```\n```\nb\n```", "Let me think.", "```python\nwrite('x')\n```", "Done.", "Really."]
+    lines = [
+        "```\na\n```\n```\nb\n```",
+        "Let me think.",
+        "```python\nwrite('x')\n```",
+        "Done.",
+        "Really.",
+    ]
     (rollout,) = play(scripted(*lines), task("write('x')"))
     assert [step.error for step in rollout.steps] == ["several_blocks", "no_code", None, "no_code"]
     assert rollout.success and rollout.stop_reason == "done"
     shown = [message["content"] for message in rollout.messages if message["role"] == "user"]
-    assert shown[3] == "Output:\nok" and all("tool" != message["role"] for message in rollout.messages)
+    assert shown[3] == "Output:\nok" and all(
+        "tool" != message["role"] for message in rollout.messages
+    )
 
 
 def test_tool_names_of_a_rollout_come_from_its_code():
     """`apis.app.function` in order; replies that were not run call nothing."""
-    lines = ["```\napis.a.f(); apis.b.g(); write()\n```", "```\napis.a.x()\n```\n```\napis.a.y()\n```", "end", "end"]
+    lines = [
+        "```\napis.a.f(); apis.b.g(); write()\n```",
+        "```\napis.a.x()\n```\n```\napis.a.y()\n```",
+        "end",
+        "end",
+    ]
     (rollout,) = play(scripted(*lines), task("write()"))
     assert rollout.tools == ["a.f", "b.g"]
 
 
 def test_signals_read_the_names_that_the_record_lists():
     """The patterns of code are the same whether a rollout lists its tools or not: inner calls first, through simple names."""
-    lines = ["```\nx = apis.b.g(k=apis.c.h())\nspotify = apis.spotify\nspotify.like(x=x)\nwrite()\n```", "end", "end"]
+    lines = [
+        "```\nx = apis.b.g(k=apis.c.h())\nspotify = apis.spotify\nspotify.like(x=x)\nwrite()\n```",
+        "end",
+        "end",
+    ]
     (rollout,) = play(scripted(*lines), task("write()"))
     whole = msgspec.json.decode(jsonl.encode(rollout), type=Whole)
     unlisted = msgspec.structs.replace(whole, tools=[])
@@ -252,8 +290,15 @@ def test_signals_read_the_names_that_the_record_lists():
 def test_the_prompt_says_how_to_act_and_hands_over_no_tools():
     """The first message holds the rules, what the environment shows, and the task."""
     (message,) = CODE.first("Pay Ann.", "Your supervisor is Bo.", [])
-    assert message["role"] == "user" and message["content"].endswith("Your supervisor is Bo.\n\nThe task: Pay Ann.")
-    for said in ("apis.api_docs.show_api_doc", "show_account_passwords", "complete_task(answer=", "exactly one block"):
+    assert message["role"] == "user" and message["content"].endswith(
+        "Your supervisor is Bo.\n\nThe task: Pay Ann."
+    )
+    for said in (
+        "apis.api_docs.show_api_doc",
+        "show_account_passwords",
+        "complete_task(answer=",
+        "exactly one block",
+    ):
         assert said in message["content"]
     assert read(message["content"]).code == "print(apis.api_docs.show_app_descriptions())"
     assert CODE.schemas([]) == [] and CODE.label("model") == "model"

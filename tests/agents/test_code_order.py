@@ -17,13 +17,19 @@ TOOLS = {
 @pytest.mark.parametrize(
     ("code", "other"),
     [
-        ("apis.v.pay(a=1)\napis.v.pay(a=2)\napis.me.done()", "apis.v.pay(a=2)\napis.v.pay(a=1)\napis.me.done()"),
+        (
+            "apis.v.pay(a=1)\napis.v.pay(a=2)\napis.me.done()",
+            "apis.v.pay(a=2)\napis.v.pay(a=1)\napis.me.done()",
+        ),
         (
             "x = apis.v.find()\napis.v.pay(x)\ny = apis.v.find()\napis.v.pay(y)",
             "x = apis.v.find()\ny = apis.v.find()\napis.v.pay(y)\napis.v.pay(x)",
         ),
         ("x = apis.v.make()\napis.v.pay(x)\napis.me.done(answer=x)", None),
-        ("xs = []\nfor r in apis.v.find():\n    apis.v.pay(r)\n    xs.append(r)\napis.v.make(xs)", None),
+        (
+            "xs = []\nfor r in apis.v.find():\n    apis.v.pay(r)\n    xs.append(r)\napis.v.make(xs)",
+            None,
+        ),
         (
             "apis.v.pay([row for row in a])\napis.v.pay([row for row in b])",
             "apis.v.pay([row for row in b])\napis.v.pay([row for row in a])",

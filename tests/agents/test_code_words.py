@@ -86,4 +86,6 @@ def test_what_the_environment_adds_is_free():
     assert unsaid('apis.me.done(status="success")', TOOLS, "Pay.", style) is None
     assert unsaid('apis.v.find(status="open")', TOOLS, "Pay.", style)
     assert unsaid("apis.v.find(size=50)", TOOLS, "Pay.", style) is None
-    assert unsaid("apis.v.find(size=51)", TOOLS, "Pay.", style) and unsaid("apis.v.find(size=50)", TOOLS, "Pay.")
+    assert unsaid("apis.v.find(size=51)", TOOLS, "Pay.", style) and unsaid(
+        "apis.v.find(size=50)", TOOLS, "Pay."
+    )

@@ -114,7 +114,11 @@ def test_turn_cap_fails_the_episode():
     assert not episode.done and run(episode, act(LOOK)) == []
     assert episode.stop_reason == "max_steps"
     episode.grade(Graded(success=True, score=1.0, progress=0.5))
-    assert (record(episode).success, record(episode).score, record(episode).progress) == (False, 0.0, 0.5)
+    assert (record(episode).success, record(episode).score, record(episode).progress) == (
+        False,
+        0.0,
+        0.5,
+    )
 
 
 def test_misread_replies_meet_the_cap():
@@ -130,8 +134,14 @@ def test_fatal_result_is_the_policys_fault():
     episode = opened()
     actions = episode.reply(act(LOOK, LOOK, LOOK))
     assert len(actions) == 3
-    episode.observe([Result(observation="ok"), Result(observation="boom", error="timeout", fatal="timeout")])
-    assert (episode.stop_reason, episode.error, episode.gradable) == ("policy_fault", "timeout", False)
+    episode.observe(
+        [Result(observation="ok"), Result(observation="boom", error="timeout", fatal="timeout")]
+    )
+    assert (episode.stop_reason, episode.error, episode.gradable) == (
+        "policy_fault",
+        "timeout",
+        False,
+    )
     assert len(record(episode).steps) == 2 and not record(episode).success
 
 

@@ -15,7 +15,12 @@ from coevolve.records import Call
 
 def tool(name: str, app: str, **parameters: str) -> Tool:
     properties = {key: {"type": type_} for key, type_ in parameters.items()}
-    return Tool(name, name, {"type": "object", "properties": properties, "required": list(properties)[:1]}, app=app)
+    return Tool(
+        name,
+        name,
+        {"type": "object", "properties": properties, "required": list(properties)[:1]},
+        app=app,
+    )
 
 
 TOOLS = {

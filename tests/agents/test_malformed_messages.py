@@ -46,10 +46,19 @@ def test_malformed_messages_of_a_server(tmp_path, name):
     with ScriptedServer(answer) as server, Pool(SHOP) as pool:
         for calls in (2 if readable else 3, 0):
             before = len(server.requests)
-            with Models("s", Options(base_url=server.url, journal=str(tmp_path / "journal"))) as models:
+            with Models(
+                "s", Options(base_url=server.url, journal=str(tmp_path / "journal"))
+            ) as models:
                 (played,) = rollouts([task], make_policy("m", models=models), pool)
             assert len(server.requests) - before == calls
             assert (played.success, played.stop_reason, played.tools) == (True, "done", ["add"])
             assert readable or played.steps[0].error in ("bad_call", "bad_json", "only_reasoning")
-    for sent in (call for request in server.requests for m in request["messages"] for call in m.get("tool_calls", [])):
-        assert sent["function"]["name"] == "add" and json.loads(sent["function"]["arguments"]) == {"item": "tea"}
+    for sent in (
+        call
+        for request in server.requests
+        for m in request["messages"]
+        for call in m.get("tool_calls", [])
+    ):
+        assert sent["function"]["name"] == "add" and json.loads(sent["function"]["arguments"]) == {
+            "item": "tea"
+        }

@@ -25,7 +25,12 @@ from coevolve.records import Start, Task
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
 EMPTY = {"type": "object", "properties": {}}
 TOOLS = {
-    name: Tool(name, f"does {name}", EMPTY, document={"name": name, "description": f"does {name}", "parameters": EMPTY})
+    name: Tool(
+        name,
+        f"does {name}",
+        EMPTY,
+        document={"name": name, "description": f"does {name}", "parameters": EMPTY},
+    )
     for name in ("look", "take")
 }
 
@@ -48,14 +53,25 @@ def test_prompting_over_a_server(pool, tmp_path):
     tasks = tiny_models.shop_tasks(SHOP, 3)
     with ScriptedServer(shopper) as server:
         with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
-            played = list(rollouts(tasks, make_policy("m", models=models, prompt="prompting"), pool))
+            played = list(
+                rollouts(tasks, make_policy("m", models=models, prompt="prompting"), pool)
+            )
         requests = list(server.requests)
     assert all(r.success and r.stop_reason == "done" for r in played)
     assert not any("tools" in request for request in requests)
     system = requests[0]["messages"][0]
-    assert system["role"] == "system" and "[func_name1(params_name1=params_value1" in system["content"]
-    assert [tool["name"] for tool in json.loads(system["content"].partition("invoke.\n")[2])] == list(pool.tools)
-    answers = [m["content"] for r in requests for m in r["messages"] if m["content"].startswith("[{'role': 'tool'")]
+    assert (
+        system["role"] == "system" and "[func_name1(params_name1=params_value1" in system["content"]
+    )
+    assert [
+        tool["name"] for tool in json.loads(system["content"].partition("invoke.\n")[2])
+    ] == list(pool.tools)
+    answers = [
+        m["content"]
+        for r in requests
+        for m in r["messages"]
+        if m["content"].startswith("[{'role': 'tool'")
+    ]
     assert answers and all("'name': \"add(item='" in answer for answer in answers)
 
 
@@ -63,9 +79,17 @@ def test_openai_tools_over_a_server(pool, tmp_path):
     """Documents in the official conversion stand where the server expects tools."""
     with ScriptedServer(lambda request: "all done") as server:
         with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
-            list(rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models, prompt="openai"), pool))
+            list(
+                rollouts(
+                    tiny_models.shop_tasks(SHOP, 1),
+                    make_policy("m", models=models, prompt="openai"),
+                    pool,
+                )
+            )
         (tool, *_) = server.requests[0]["tools"]
-    assert tool["function"]["description"].endswith(" Note that the provided function is in Python 3 syntax.")
+    assert tool["function"]["description"].endswith(
+        " Note that the provided function is in Python 3 syntax."
+    )
     assert tool["function"]["parameters"]["type"] == "object"
 
 
@@ -77,7 +101,9 @@ def test_qwen_fc_in_a_local_model(pool):
     policy = LocalPolicy("random", model, 1.0, told)
     (rollout,) = rollouts(tiny_models.shop_tasks(SHOP, 1), policy, pool, keep_tokens=True)
     first = told.render(rollout.messages[:1], told.schemas(list(pool.tools.values())))
-    assert first.startswith("<|im_start|>system\n# Tools\n") and first.endswith("<|im_start|>assistant\n")
+    assert first.startswith("<|im_start|>system\n# Tools\n") and first.endswith(
+        "<|im_start|>assistant\n"
+    )
     assert model.chat.decode(rollout.token_ids).startswith(first)
     assert rollout.policy == "random (qwen-fc)"
     assert rollout.mask.index(1) == len(model.chat.encode(first))
@@ -117,9 +143,23 @@ def test_styles_of_bfcl_are_refused_where_the_tools_are_not_its_own(coevolve, pr
 
 def test_the_option(coevolve):
     """`--prompt` is known to the commands that run a policy."""
-    result = coevolve("rollout", "--env", "desk", "--split", "dev", "--limit", "1", "--prompt", "none", check=False)
+    result = coevolve(
+        "rollout",
+        "--env",
+        "desk",
+        "--split",
+        "dev",
+        "--limit",
+        "1",
+        "--prompt",
+        "none",
+        check=False,
+    )
     assert result.returncode == 2 and b"no prompt style 'none'" in result.stderr
-    assert b"--prompt" in coevolve("train", "--help").stdout and b"--prompt" in coevolve("evaluate", "--help").stdout
+    assert (
+        b"--prompt" in coevolve("train", "--help").stdout
+        and b"--prompt" in coevolve("evaluate", "--help").stdout
+    )
 
 
 FORMS = {
@@ -133,7 +173,12 @@ NATIVE_REPLY = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "
 
 def hint(name: str, message: dict, *, retold: bool = False) -> str:
     """What answers a reply that cannot be read, under a style."""
-    episode = Episode(Task(id="t", env="e", query=["first"], start=Start()), Limits(), tools=TOOLS, style=style(name))
+    episode = Episode(
+        Task(id="t", env="e", query=["first"], start=Start()),
+        Limits(),
+        tools=TOOLS,
+        style=style(name),
+    )
     episode.retold = retold
     episode.open(SimpleNamespace(opened=Opened(tools=list(TOOLS))))
     episode.reply(Reply(message))
@@ -148,12 +193,16 @@ def hint(name: str, message: dict, *, retold: bool = False) -> str:
 def test_a_hint_tells_the_form_of_its_style(name, text):
     """A hint asks for calls as the prompt does, and for no other form."""
     said = hint(name, {"role": "assistant", "content": text})
-    assert FORMS[name] in said and not any(form in said for other, form in FORMS.items() if other != name)
+    assert FORMS[name] in said and not any(
+        form in said for other, form in FORMS.items() if other != name
+    )
 
 
 def test_a_hint_to_calls_of_an_api():
     """Where the tools go by an API, or a reply used one, the hint asks for its calls."""
-    assert "Make a tool call: " in hint("tools", {"role": "assistant", "content": "look"}, retold=True)
+    assert "Make a tool call: " in hint(
+        "tools", {"role": "assistant", "content": "look"}, retold=True
+    )
     for name in ("tools", "openai"):
         mixed = {**NATIVE_REPLY, "content": "[take()]", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]}  # fmt: skip
         said = hint(name, mixed)

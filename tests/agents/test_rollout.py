@@ -36,9 +36,14 @@ def shop_policy(tmp_path_factory):
 def test_controls(pool):
     """The solution succeeds everywhere, doing nothing and the hollow call nowhere."""
     tasks = tiny_models.shop_tasks(SHOP)
-    by_policy = {name: list(rollouts(tasks, make_policy(name), pool)) for name in ("solution", "nothing", "hollow")}
+    by_policy = {
+        name: list(rollouts(tasks, make_policy(name), pool))
+        for name in ("solution", "nothing", "hollow")
+    }
     assert all(r.success and r.stop_reason == "done" for r in by_policy["solution"])
-    assert [r.tools for r in by_policy["solution"]] == [[c.tool for turn in t.solution for c in turn] for t in tasks]
+    assert [r.tools for r in by_policy["solution"]] == [
+        [c.tool for turn in t.solution for c in turn] for t in tasks
+    ]
     assert not any(r.success or r.steps for r in by_policy["nothing"])
     assert not any(r.success for r in by_policy["hollow"])
     assert [r.tools for r in by_policy["hollow"]] == [["show"] * len(t.query) for t in tasks]
@@ -47,7 +52,9 @@ def test_controls(pool):
 def test_order_groups_and_ids(pool):
     """Tasks in order, then samples; a task that comes twice makes two groups; all ids differ."""
     tasks = tiny_models.shop_tasks(SHOP, 3)
-    played = list(rollouts([*tasks, tasks[0]], make_policy("random"), pool, samples=2, iteration=4, step=7))
+    played = list(
+        rollouts([*tasks, tasks[0]], make_policy("random"), pool, samples=2, iteration=4, step=7)
+    )
     assert [r.task_id for r in played] == [t.id for t in [*tasks, tasks[0]] for _ in range(2)]
     assert len({r.id for r in played}) == 8
     assert len({r.group for r in played}) == 4
@@ -89,7 +96,9 @@ def test_a_row_does_not_depend_on_its_batch(pool, shop_policy):
     policy = make_policy(shop_policy)
     tasks = tiny_models.shop_tasks(SHOP)
     among = [r for r in rollouts(tasks, policy, pool, samples=2) if r.task_id == tasks[3].id]
-    assert [r.messages for r in rollouts([tasks[3]], policy, pool, samples=2)] == [r.messages for r in among]
+    assert [r.messages for r in rollouts([tasks[3]], policy, pool, samples=2)] == [
+        r.messages for r in among
+    ]
 
 
 def test_resumption_plays_whole_batches(pool, shop_policy, tmp_path):
@@ -145,9 +154,19 @@ def test_wrong_tasks_are_refused(pool):
     with pytest.raises(UsageError, match="is of environment 'desk'"):
         list(rollouts([msgspec.structs.replace(task, env="desk")], make_policy("nothing"), pool))
     with pytest.raises(UsageError, match="no user turn"):
-        list(rollouts([Task(id="x", env=SHOP, query=[], start=Start())], make_policy("nothing"), pool))
+        list(
+            rollouts(
+                [Task(id="x", env=SHOP, query=[], start=Start())], make_policy("nothing"), pool
+            )
+        )
     with pytest.raises(UsageError, match="code"):
-        list(rollouts([msgspec.structs.replace(task, solution=[["print(1)"]])], make_policy("solution"), pool))
+        list(
+            rollouts(
+                [msgspec.structs.replace(task, solution=[["print(1)"]])],
+                make_policy("solution"),
+                pool,
+            )
+        )
     with pytest.raises(UsageError, match="cannot be loaded"):
         make_policy("./no-such-model")
 
@@ -172,7 +191,9 @@ def shopper(monkeypatch):
 
 def at(server, folder, **options):
     """Models at the server, with a journal of their own."""
-    return Models("rollout", Options(base_url=server.url, journal=str(folder / "journal"), **options))
+    return Models(
+        "rollout", Options(base_url=server.url, journal=str(folder / "journal"), **options)
+    )
 
 
 def test_server_policy(pool, shopper, tmp_path):
@@ -183,8 +204,18 @@ def test_server_policy(pool, shopper, tmp_path):
         first, again = (list(rollouts(tasks, policy, pool, samples=2)) for _ in range(2))
     assert [r.task_id for r in first] == [t.id for t in tasks for _ in range(2)]
     assert all(r.success and r.stop_reason == "done" for r in first)
-    assert again == first and len(shopper.requests) == models.totals()[0].paid.calls == models.totals()[0].reused.calls
-    assert {t["function"]["name"] for t in shopper.requests[0]["tools"]} == {"add", "price", "pay", "show"}
+    assert (
+        again == first
+        and len(shopper.requests)
+        == models.totals()[0].paid.calls
+        == models.totals()[0].reused.calls
+    )
+    assert {t["function"]["name"] for t in shopper.requests[0]["tools"]} == {
+        "add",
+        "price",
+        "pay",
+        "show",
+    }
     assert shopper.requests[0]["max_tokens"] == 50
     results = [m for r in shopper.requests for m in r["messages"] if m["role"] == "tool"]
     assert results and all(m["tool_call_id"] == "c1" for m in results)
@@ -206,7 +237,9 @@ def test_full_context_ends_the_episode(pool, shopper, tmp_path):
     """A server that says the conversation is too long stops the episode, not the command."""
     shopper.faults = {0: Fault(400, message="maximum context reached")}
     with at(shopper, tmp_path) as models:
-        (rollout,) = rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models), pool)
+        (rollout,) = rollouts(
+            tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models), pool
+        )
     assert rollout.stop_reason == "max_tokens"
 
 
@@ -216,25 +249,33 @@ def test_a_lost_reply_masks_its_episode_only(pool, shopper, tmp_path):
     tasks = tiny_models.shop_tasks(SHOP, 4)
     with at(shopper, tmp_path, concurrency=1) as models:
         played = list(rollouts(tasks, make_policy("m", models=models), pool))
-    assert sorted(r.stop_reason for r in played) == ["done"] * 3 + ["env_error"] and models.totals()[0].bad == 1
+    assert (
+        sorted(r.stop_reason for r in played) == ["done"] * 3 + ["env_error"]
+        and models.totals()[0].bad == 1
+    )
     before = len(shopper.requests)
     with at(shopper, tmp_path, concurrency=1) as models:
         assert all(r.success for r in rollouts(tasks, make_policy("m", models=models), pool))
     lost = next(r for r in played if r.stop_reason == "env_error")
-    assert len(shopper.requests) - before == 1 + len(lost.task.query) - sum(m["role"] == "tool" for m in lost.messages)
+    assert len(shopper.requests) - before == 1 + len(lost.task.query) - sum(
+        m["role"] == "tool" for m in lost.messages
+    )
 
 
 def test_an_empty_reply_hands_the_turn_back(pool, shopper, tmp_path):
     """What a policy says by silence is its reply: counted, kept in the journal, and no loss that a rerun would make good."""
     shopper.faults = {0: EMPTY}
-    tasks = [task for task in tiny_models.shop_tasks(SHOP, 4) if len(task.query) == 1][:1] or tiny_models.shop_tasks(
-        SHOP, 1
-    )
+    tasks = [task for task in tiny_models.shop_tasks(SHOP, 4) if len(task.query) == 1][
+        :1
+    ] or tiny_models.shop_tasks(SHOP, 1)
     with at(shopper, tmp_path, concurrency=1) as models:
         (played,) = rollouts(tasks, make_policy("m", models=models), pool)
         assert (models.totals()[0].silent, models.totals()[0].bad) == (1, 0)
     assert played.stop_reason == "done" and played.error is None and not played.success
-    assert played.messages[1] == {"role": "assistant", "content": ""} or played.messages[2]["content"] == ""
+    assert (
+        played.messages[1] == {"role": "assistant", "content": ""}
+        or played.messages[2]["content"] == ""
+    )
     before = len(shopper.requests)
     with at(shopper, tmp_path, concurrency=1) as models:
         assert list(rollouts(tasks, make_policy("m", models=models), pool)) == [played]
@@ -245,8 +286,18 @@ def test_dotted_tool_names_travel():
     """Names that the API would refuse are renamed on the way out and back."""
     from coevolve.models.openai_chat import _names, _outgoing
 
-    tools = [{"type": "function", "function": {"name": n, "parameters": {}}} for n in ("farm.set", "farm__set", "ok")]
+    tools = [
+        {"type": "function", "function": {"name": n, "parameters": {}}}
+        for n in ("farm.set", "farm__set", "ok")
+    ]
     names = _names(tools)
-    assert names["ok"] == "ok" and len(set(names.values())) == 3 and not any("." in n for n in names.values())
+    assert (
+        names["ok"] == "ok"
+        and len(set(names.values())) == 3
+        and not any("." in n for n in names.values())
+    )
     message = {"role": "assistant", "content": to_text(Call("farm.set", {})), "tool_calls": [{"id": "1", "type": "function", "function": {"name": "farm.set", "arguments": "{}"}}]}  # fmt: skip
-    assert _outgoing([message], names, True)[0]["tool_calls"][0]["function"]["name"] == names["farm.set"]
+    assert (
+        _outgoing([message], names, True)[0]["tool_calls"][0]["function"]["name"]
+        == names["farm.set"]
+    )

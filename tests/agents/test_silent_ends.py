@@ -17,7 +17,11 @@ PARAMETERS = {
     "post_tweet": {"content": "string"},
 }
 TOOLS = {
-    name: Tool(name, name, {"type": "object", "properties": {key: {"type": kind} for key, kind in given.items()}})
+    name: Tool(
+        name,
+        name,
+        {"type": "object", "properties": {key: {"type": kind} for key, kind in given.items()}},
+    )
     for name, given in PARAMETERS.items()
 }
 LS, CD = Call("ls"), Call("cd", {"folder": "document"})
@@ -156,9 +160,18 @@ WRITTEN = {
     "list": "[touch(file_name='a')]", "python": "```python\ntouch(file_name='a')\n```", "line": "touch(file_name='a')",
     "action": f"Action: touch\nAction Input: {OBJECT[31:-1]}\n",
 }  # fmt: skip
-KIND = dict(zip(WRITTEN, ("mark", "mark", "json", "json", "python", "python", "python", "action"), strict=True))
+KIND = dict(
+    zip(
+        WRITTEN,
+        ("mark", "mark", "json", "json", "python", "python", "python", "action"),
+        strict=True,
+    )
+)
 PAIRS = [
-    (x, y) for x in WRITTEN for y in WRITTEN if KIND[x] != KIND[y] and x != "action" and (x, y) != ("open mark", "json")
+    (x, y)
+    for x in WRITTEN
+    for y in WRITTEN
+    if KIND[x] != KIND[y] and x != "action" and (x, y) != ("open mark", "json")
 ]
 
 
@@ -174,10 +187,18 @@ def test_calls_in_two_forms(first, second):
 @pytest.mark.parametrize("form", WRITTEN)
 def test_calls_in_a_message_and_in_its_text(form):
     """A call in the text beside an API's own is refused unless it repeats one."""
-    own = [{"id": "1", "type": "function", "function": {"name": "touch", "arguments": '{"file_name": "a"}'}}]
+    own = [
+        {
+            "id": "1",
+            "type": "function",
+            "function": {"name": "touch", "arguments": '{"file_name": "a"}'},
+        }
+    ]
     assert parse_message({"content": WRITTEN[form], "tool_calls": own}, TOOLS)[::2] == ([A], [])
     other = WRITTEN[form].replace("'a'", "'b'").replace('"a"', '"b"')
-    assert parse_message({"content": other, "tool_calls": own}, TOOLS).issues[0].kind == "mixed_forms"
+    assert (
+        parse_message({"content": other, "tool_calls": own}, TOOLS).issues[0].kind == "mixed_forms"
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +214,13 @@ def test_calls_in_a_message_and_in_its_text(form):
 )
 def test_talk_beside_calls_of_a_message(text):
     """What is no call of its own in the text of a message does not hold its calls back."""
-    own = [{"id": "1", "type": "function", "function": {"name": "touch", "arguments": '{"file_name": "a"}'}}]
+    own = [
+        {
+            "id": "1",
+            "type": "function",
+            "function": {"name": "touch", "arguments": '{"file_name": "a"}'},
+        }
+    ]
     assert parse_message({"content": text, "tool_calls": own}, TOOLS)[::2] == ([A], [])
 
 
@@ -209,7 +236,11 @@ HOSTILE = (
 def test_expressions_and_other_letters_get_a_hint(text):
     """What calls something computed, or names a tool in another writing, is not run and does not end the turn."""
     parsed = parse(text, TOOLS)
-    assert parsed.calls == [] and parsed.issues[0].kind in ("bad_call", "announced") and parsed.issues[0].hint
+    assert (
+        parsed.calls == []
+        and parsed.issues[0].kind in ("bad_call", "announced")
+        and parsed.issues[0].hint
+    )
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,15 @@ def main(episodes: int = 20) -> int:
         (Path(folder) / "data").symlink_to(appworld_root.chosen() / "data")
         environment = {**os.environ, **install.caches("appworld"), "APPWORLD_ROOT": folder}
         command = [str(install.python("appworld")), __file__, "--theirs", TASK]
-        other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
-        task = next(t for split in pool.description.splits for t in pool.tasks(split) if t.start.name == TASK)
+        other = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
+        task = next(
+            t
+            for split in pool.description.splits
+            for t in pool.tasks(split)
+            if t.start.name == TASK
+        )
         for number in range(episodes + 2):
             ended, *marks = ours(pool, task)
             other.stdin.write(json.dumps(task.solution[0][0]) + "\n")
@@ -96,14 +103,18 @@ def main(episodes: int = 20) -> int:
                 collect(others, foreign)
         other.stdin.close()
         other.wait()
-    return report(*({name: statistics.median(values) for name, values in t.items()} for t in (own, foreign)))
+    return report(
+        *({name: statistics.median(values) for name, values in t.items()} for t in (own, foreign))
+    )
 
 
 def report(own: dict[str, float], foreign: dict[str, float]) -> int:
     steps = [name for name in own if name.startswith("step")]
     ratio = sum(own[name] for name in steps) / sum(foreign[name] for name in steps)
     more = sum(own[name] - foreign[name] for name in ("open", "grade", "close")) / 1000
-    rounded = [{name: round(value, 1) for name, value in medians.items()} for medians in (own, foreign)]
+    rounded = [
+        {name: round(value, 1) for name, value in medians.items()} for medians in (own, foreign)
+    ]
     each = {name: round(own[name] / foreign[name], 2) for name in (*steps, "episode")}
     print(
         json.dumps(

@@ -51,12 +51,20 @@ def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
 
 def called(task: Task) -> list[str]:
     """APIs of the task's programs, without those that every program calls."""
-    names = [name for turn in task.solution for action in turn if isinstance(action, str) for name in api_calls(action)]
+    names = [
+        name
+        for turn in task.solution
+        for action in turn
+        if isinstance(action, str)
+        for name in api_calls(action)
+    ]
     return [name for name in names if name.partition(".")[2] not in TECHNICAL]
 
 
 def effects(episode: Episode) -> set[str]:
-    return {f"{e.entity} {e.op}" for result in episode.flat for e in result.effects if e.entity != ENDED}
+    return {
+        f"{e.entity} {e.op}" for result in episode.flat for e in result.effects if e.entity != ENDED
+    }
 
 
 def independent(task: Task) -> bool:

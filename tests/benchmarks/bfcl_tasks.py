@@ -68,7 +68,9 @@ def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bo
             any(
                 source.step is not None
                 and executed[source.step].turn < step.turn
-                and not re.search(rf"(?<!\w){re.escape(str(at(step.action.arguments, path)))}(?!\w)", text)
+                and not re.search(
+                    rf"(?<!\w){re.escape(str(at(step.action.arguments, path)))}(?!\w)", text
+                )
                 for step, origins in zip(executed, sources(executed, apps), strict=True)
                 for path, source in origins.items()
             )
@@ -93,14 +95,21 @@ class Official:
     """What the official tasks of all categories begin with, say and do, as sets of words and lines of text."""
 
     def __init__(self, pool: Pool):
-        (data,) = install.directory(install.RECIPES["bfcl"]).glob("lib/python*/site-packages/bfcl_eval/data")
+        (data,) = install.directory(install.RECIPES["bfcl"]).glob(
+            "lib/python*/site-packages/bfcl_eval/data"
+        )
         files = sorted(data.glob("BFCL_v*_multi_turn_*.json"))
-        entries = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+        entries = [
+            json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()
+        ]
         self._states = {_json(entry["initial_config"]) for entry in entries}
         tasks = [task for split in pool.description.held_out for task in pool.tasks(split)]
         self._turns = {_plain(turn) for task in tasks for turn in task.query}
         self._words = list({words: None for task in tasks if (words := _words(task))})
-        self._lines = [(_text(lines), Counter(lines)) for lines in {tuple(_lines(task)): None for task in tasks}]
+        self._lines = [
+            (_text(lines), Counter(lines))
+            for lines in {tuple(_lines(task)): None for task in tasks}
+        ]
 
     def touched_by(self, task: Task) -> bool:
         """It begins there, repeats a turn of eight words or four fifths of all words, holds the lines of a whole solution one after
@@ -112,7 +121,8 @@ class Official:
             or _json((task.start.config or {}).get("state")) in self._states
             or any(len(turn.split()) >= 8 and _plain(turn) in self._turns for turn in task.query)
             or any(
-                len(words) >= ALIKE * len(other) and len(words & other) >= ALIKE * len(words | other)
+                len(words) >= ALIKE * len(other)
+                and len(words & other) >= ALIKE * len(words | other)
                 for other in self._words
             )
             or any(other.total() > 1 and lines in text for lines, other in self._lines)

@@ -24,7 +24,9 @@ Rate = dict[str, float]
 
 
 def rates(
-    runs: dict[str, Callable[[], tuple[int, int]]], rounds: int, clock: Callable[[], float] = time.perf_counter
+    runs: dict[str, Callable[[], tuple[int, int]]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Rate]:
     """Median episodes and steps a second of each run, which returns how many of each it did."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
@@ -35,7 +37,13 @@ def rates(
             seconds = clock() - begin
             found[name].append((episodes / seconds, steps / seconds))
     return {
-        name: dict(zip(("episodes_per_s", "steps_per_s"), map(_median, zip(*all_[1:], strict=True)), strict=True))
+        name: dict(
+            zip(
+                ("episodes_per_s", "steps_per_s"),
+                map(_median, zip(*all_[1:], strict=True)),
+                strict=True,
+            )
+        )
         for name, all_ in found.items()
     }
 
@@ -107,7 +115,10 @@ def boundary(rounds: int, workers: int) -> dict[str, Rate]:
 
     with Pool("bfcl", workers=workers) as pool:
         tasks = pool.tasks("base")
-        flat = [[(turn, call) for turn, calls in enumerate(task.solution) for call in calls] for task in tasks]
+        flat = [
+            [(turn, call) for turn, calls in enumerate(task.solution) for call in calls]
+            for task in tasks
+        ]
         calls = sum(map(len, flat))
 
         def one_at_a_time() -> tuple[int, int]:
@@ -122,28 +133,43 @@ def boundary(rounds: int, workers: int) -> dict[str, Rate]:
             sessions = pool.open([task.start for task in tasks])
             for place in range(max(map(len, flat))):
                 going = [
-                    (session, steps[place]) for session, steps in zip(sessions, flat, strict=True) if place < len(steps)
+                    (session, steps[place])
+                    for session, steps in zip(sessions, flat, strict=True)
+                    if place < len(steps)
                 ]
                 pool.step([(session, turn, [call]) for session, (turn, call) in going])
             pool.close(sessions)
             return len(tasks), calls
 
-        return rates({f"one_at_a_time_{workers}_workers": one_at_a_time, f"batched_{workers}_workers": batched}, rounds)
+        return rates(
+            {
+                f"one_at_a_time_{workers}_workers": one_at_a_time,
+                f"batched_{workers}_workers": batched,
+            },
+            rounds,
+        )
 
 
 def main(rounds: int = 9) -> int:
     from coevolve.environments import install
 
     command = [install.python("bfcl"), __file__, "inside", str(rounds)]
-    report = {"in_process": json.loads(subprocess.run(command, capture_output=True, check=True).stdout)}
+    report = {
+        "in_process": json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    }
     report["boundary"] = boundary(rounds, 1) | boundary(rounds, 2)
     official = report["in_process"]["official_executor"]
     report["over_official"] = {
-        name: {what: round(rate / official[what], 2) for what, rate in report["in_process"][name].items()}
+        name: {
+            what: round(rate / official[what], 2)
+            for what, rate in report["in_process"][name].items()
+        }
         for name in ("adapter", "adapter_with_effects")
     }
     print(json.dumps(report, indent=1))
-    return int(min(ratio for ratios in report["over_official"].values() for ratio in ratios.values()) < 1)
+    return int(
+        min(ratio for ratios in report["over_official"].values() for ratio in ratios.values()) < 1
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,13 @@ ANSWER = {
     "object": "chat.completion",
     "created": 0,
     "model": "m",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "word " * 60}}],
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "word " * 60},
+        }
+    ],
     "usage": {"prompt_tokens": 4000, "completion_tokens": 60, "total_tokens": 4060},
 }
 
@@ -64,19 +70,28 @@ def _length(header: bytes) -> int:
 
 def conversation(number: int) -> tuple[list[dict], list[dict]]:
     """20 messages and 24 tools, as an agent in the middle of an episode sends them: about 25 kB."""
-    property_ = {"type": "string", "description": "What it is for, in a sentence of about the usual length."}
+    property_ = {
+        "type": "string",
+        "description": "What it is for, in a sentence of about the usual length.",
+    }
     tools = [
         {
             "type": "function",
             "function": {
                 "name": f"tool_{i}",
                 "description": "Does something to something else, and says what came of it. " * 2,
-                "parameters": {"type": "object", "properties": {f"argument_{j}": property_ for j in range(5)}},
+                "parameters": {
+                    "type": "object",
+                    "properties": {f"argument_{j}": property_ for j in range(5)},
+                },
             },
         }
         for i in range(24)
     ]
-    turns = [{"role": ("user", "assistant")[i % 2], "content": f"turn {i}: " + "some words " * 30} for i in range(19)]
+    turns = [
+        {"role": ("user", "assistant")[i % 2], "content": f"turn {i}: " + "some words " * 30}
+        for i in range(19)
+    ]
     return [*turns, {"role": "user", "content": f"request {number}"}], tools
 
 
@@ -90,7 +105,9 @@ def ours(url: str, calls: int, concurrency: int) -> tuple[float, float]:
         messages, tools = conversation(number)
         requests.append(Request(model="m", messages=messages, tools=tools, temperature=1.0))
     with tempfile.TemporaryDirectory() as folder:
-        with Models("bench", Options(base_url=url, journal=folder, concurrency=concurrency)) as models:
+        with Models(
+            "bench", Options(base_url=url, journal=folder, concurrency=concurrency)
+        ) as models:
             began, busy = time.perf_counter(), time.process_time()
             for reply in models.each(requests, models.chat):
                 assert reply.usage.prompt_tokens == 4000
@@ -107,7 +124,9 @@ async def typed(url: str, calls: int, concurrency: int) -> float:
 
     async def one(messages: list[dict], tools: list[dict]) -> None:
         async with slots:
-            await client.chat.completions.create(model="m", messages=messages, tools=tools, temperature=1.0)
+            await client.chat.completions.create(
+                model="m", messages=messages, tools=tools, temperature=1.0
+            )
 
     began = time.perf_counter()
     await asyncio.gather(*(one(*pair) for pair in asked))
@@ -122,15 +141,24 @@ def main() -> int:
     parser.add_argument("--bare", action="store_true")
     options = parser.parse_args()
     here, there = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(options.latency, there), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(options.latency, there), daemon=True
+    )
     server.start()
     url = f"http://127.0.0.1:{here.recv()}/v1"
     ideal = options.calls * options.latency / options.concurrency
     wall, busy = ours(url, options.calls, options.concurrency)
-    result = {**vars(options), "ideal_s": ideal, "wall_s": round(wall, 2), "ratio": round(wall / ideal, 3)}
+    result = {
+        **vars(options),
+        "ideal_s": ideal,
+        "wall_s": round(wall, 2),
+        "ratio": round(wall / ideal, 3),
+    }
     result["cpu_ms_a_call"] = round(1000 * busy / options.calls, 2)
     if options.bare:
-        result["typed_ratio"] = round(asyncio.run(typed(url, options.calls, options.concurrency)) / ideal, 3)
+        result["typed_ratio"] = round(
+            asyncio.run(typed(url, options.calls, options.concurrency)) / ideal, 3
+        )
     server.terminate()
     print(json.dumps(result))
     return int(wall > ALLOWED * ideal)

@@ -32,7 +32,10 @@ MODES = {
 def candidates(planted: Planted, settings: Settings) -> list[Candidate]:
     """Every signal of the mode, without evidence."""
     with extraction(
-        lines_of(planted.rollouts), settings, history=History().joined(planted.history), inventory=INVENTORY
+        lines_of(planted.rollouts),
+        settings,
+        history=History().joined(planted.history),
+        inventory=INVENTORY,
     ) as found:
         return found.candidates
 
@@ -56,7 +59,9 @@ def measure(seeds: int, mode: str) -> dict[str, dict[str, tuple[float, float] | 
         without = [plant(tuple(k for k in KINDS if k != kind), seed) for seed in range(seeds)]
         result[kind] = {
             "alone": _mean([scores(candidates(p, settings), kind, p.truth[kind]) for p in alone]),
-            "together": _mean([scores(c, kind, p.truth[kind]) for c, p in zip(together, everything, strict=True)]),
+            "together": _mean(
+                [scores(c, kind, p.truth[kind]) for c, p in zip(together, everything, strict=True)]
+            ),
             "false": sum(c.kind == kind for p in without for c in candidates(p, settings)) / seeds,
         }
     return result
@@ -67,13 +72,21 @@ def _mean(pairs: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seeds", nargs="?", type=int, default=10, help="random worlds (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "seeds", nargs="?", type=int, default=10, help="random worlds (%(default)s)"
+    )
     seeds = parser.parse_args().seeds
     found = {mode: measure(seeds, mode) for mode in MODES}
-    print(f"precision / recall at the top {TOP}, mean over {seeds} seeds; false: signals of a kind that is not there")
+    print(
+        f"precision / recall at the top {TOP}, mean over {seeds} seeds; false: signals of a kind that is not there"
+    )
     print(f"{'':<12} {'calibrated':^34} {'paper':^34}")
-    print(f"{'kind':<12} {'alone':>12} {'together':>12} {'false':>8} {'alone':>13} {'together':>12} {'false':>8}")
+    print(
+        f"{'kind':<12} {'alone':>12} {'together':>12} {'false':>8} {'alone':>13} {'together':>12} {'false':>8}"
+    )
     for kind in KINDS:
         cells = []
         for mode in MODES:
@@ -81,7 +94,9 @@ def main() -> None:
             if scored is None:
                 cells.append(f"{'–':>12} {'–':>12} {'–':>8}")
                 continue
-            pairs = [f"{scored[how][0]:.2f} / {scored[how][1]:.2f}" for how in ("alone", "together")]
+            pairs = [
+                f"{scored[how][0]:.2f} / {scored[how][1]:.2f}" for how in ("alone", "together")
+            ]
             cells.append(f"{pairs[0]:>12} {pairs[1]:>12} {scored['false']:>8.1f}")
         print(f"{kind:<12} {'  '.join(cells)}")
 

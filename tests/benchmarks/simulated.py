@@ -41,11 +41,21 @@ def plant(kinds: tuple[str, ...], seed: int) -> Planted:
     """A policy with these weaknesses: rollouts of iteration 1 and the outcomes of five groups a task before it."""
     draw = random.Random(f"planted-{seed}")
     unexplored, rare, common = _inventory(draw, kinds)
-    errors = {(tool, "bad_argument") for tool in draw.sample(common, 4)} if "error" in kinds else set()
+    errors = (
+        {(tool, "bad_argument") for tool in draw.sample(common, 4)} if "error" in kinds else set()
+    )
     pairs = _pairs(draw, common) if "combination" in kinds else []
     plans = [_plan(draw, number, common, pairs, kinds) for number in range(TASKS)]
-    rollouts = [_rollout(draw, plan, sample, errors, rare, common) for plan in plans for sample in range(GROUP)]
-    history = [(("toy", plan.task.id), _entry(draw, plan, step)) for plan in plans for step in range(WINDOW)]
+    rollouts = [
+        _rollout(draw, plan, sample, errors, rare, common)
+        for plan in plans
+        for sample in range(GROUP)
+    ]
+    history = [
+        (("toy", plan.task.id), _entry(draw, plan, step))
+        for plan in plans
+        for step in range(WINDOW)
+    ]
     truth = {
         "forgetting": {plan.task.id for plan in plans if plan.before - plan.now > 0.3},
         "boundary": {plan.task.id for plan in plans if 0.3 <= plan.now <= 0.7},
@@ -59,7 +69,9 @@ def plant(kinds: tuple[str, ...], seed: int) -> Planted:
     return Planted(rollouts, history, {kind: truth[kind] for kind in kinds})
 
 
-def _inventory(draw: random.Random, kinds: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
+def _inventory(
+    draw: random.Random, kinds: tuple[str, ...]
+) -> tuple[list[str], list[str], list[str]]:
     """Tools that are never called, seldom called, and the others."""
     tools = draw.sample(TOOLS, len(TOOLS))
     never = tools[:6] if "unexplored" in kinds else []
@@ -72,7 +84,9 @@ def _pairs(draw: random.Random, common: list[str]) -> list[tuple[str, str]]:
     return [(tools[0], tools[1]), (tools[2], tools[3]), (tools[4], tools[5])]
 
 
-def _plan(draw: random.Random, number: int, common: list[str], pairs: list, kinds: tuple[str, ...]) -> Plan:
+def _plan(
+    draw: random.Random, number: int, common: list[str], pairs: list, kinds: tuple[str, ...]
+) -> Plan:
     """Tasks 0–7 are forgotten, 8–19 at the boundary, 20–25 stall, 26–31 destroy, 32–55 combine; the rest is easy or hopeless."""
     tools = draw.sample(common, draw.randint(3, 6))
     before = now = 0.96 if draw.random() < 0.8 else 0.03
@@ -93,7 +107,13 @@ def _plan(draw: random.Random, number: int, common: list[str], pairs: list, kind
         before = now = 0.96
     tools = _without_planted_pairs(tools, pairs) if not 32 <= number < 56 else tools
     id_ = f"t{number:03d}"
-    task = Task(id=id_, env="toy", query=["Do it."], solution=[[Call(tool) for tool in tools]], start=Start("default"))
+    task = Task(
+        id=id_,
+        env="toy",
+        query=["Do it."],
+        solution=[[Call(tool) for tool in tools]],
+        start=Start("default"),
+    )
     return Plan(task, tools, before, now, stalls, destroys)
 
 
@@ -109,7 +129,9 @@ def _entry(draw: random.Random, plan: Plan, step: int) -> Entry:
     return Entry(0, step, wins, GROUP, draw.getrandbits(60))
 
 
-def _rollout(draw: random.Random, plan: Plan, sample: int, errors: set, rare: list[str], common: list[str]) -> Rollout:
+def _rollout(
+    draw: random.Random, plan: Plan, sample: int, errors: set, rare: list[str], common: list[str]
+) -> Rollout:
     tools = list(plan.tools)
     if rare and draw.random() < 0.015:
         tools.insert(draw.randrange(len(tools)), draw.choice(rare))
@@ -140,5 +162,11 @@ def _rollout(draw: random.Random, plan: Plan, sample: int, errors: set, rare: li
 
 def _step(draw: random.Random, tool: str, place: int, errors: set) -> Step:
     rate = 0.45 if (tool, "bad_argument") in errors else 0.01
-    error = "bad_argument" if draw.random() < rate else "unknown_entity" if draw.random() < 0.01 else None
+    error = (
+        "bad_argument"
+        if draw.random() < rate
+        else "unknown_entity"
+        if draw.random() < 0.01
+        else None
+    )
     return Step(0, Call(tool, {"n": place}), "failed" if error else f"row {draw.random()}", error)

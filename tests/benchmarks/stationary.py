@@ -26,7 +26,10 @@ RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DROP = 0.4
 TOOLS = 40
 FORGETTING = {mode: Settings(mode=mode, kinds=("forgetting",)) for mode in ("calibrated", "paper")}
-RARE = {mode: Settings(mode=mode, kinds=("rare",), patterns=("1gram",)) for mode in ("calibrated", "paper")}
+RARE = {
+    mode: Settings(mode=mode, kinds=("rare",), patterns=("1gram",))
+    for mode in ("calibrated", "paper")
+}
 
 
 def forgetting(mode: str, before: float, now: float, tasks: int, seed: str) -> float:
@@ -43,9 +46,18 @@ def forgetting(mode: str, before: float, now: float, tasks: int, seed: str) -> f
     return len(found) / tasks
 
 
-def _add(tally: Tally, task: str, number: int, sample: int, success: bool, tools: list[str]) -> None:
+def _add(
+    tally: Tally, task: str, number: int, sample: int, success: bool, tools: list[str]
+) -> None:
     head = Head(
-        id=str(number), task_id=task, env="toy", sample=sample, iteration=1, step=W, success=success, tools=tools
+        id=str(number),
+        task_id=task,
+        env="toy",
+        sample=sample,
+        iteration=1,
+        step=W,
+        success=success,
+        tools=tools,
     )
     tally.add(head, b"", Place(0, number, number + 1))
 
@@ -78,8 +90,12 @@ def rare(mode: str, rollouts: int, repeats: int, seed: str) -> Flagged:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="?", type=int, default=4000, help="tasks a cell (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "tasks", nargs="?", type=int, default=4000, help="tasks a cell (%(default)s)"
+    )
     tasks = parser.parse_args().tasks
     print(f"forgetting: share of {tasks} tasks flagged")
     print(f"{'solve rate p':<34}" + "".join(f"{p:>6.1f}" for p in RATES))
@@ -89,13 +105,21 @@ def main() -> None:
     for mode in FORGETTING:
         cells = [forgetting(mode, p, p - DROP, tasks, "drop") if p >= 0.5 else None for p in RATES]
         name = f"power for a drop of {DROP:g}, {mode}"
-        print(f"{name:<34}" + "".join(f"{'–' if cell is None else format(cell, '.3f'):>6}" for cell in cells))
+        print(
+            f"{name:<34}"
+            + "".join(f"{'–' if cell is None else format(cell, '.3f'):>6}" for cell in cells)
+        )
     print()
-    print("rare: share flagged of the tools above the threshold (worst tool, mean), and of those below it")
+    print(
+        "rare: share flagged of the tools above the threshold (worst tool, mean), and of those below it"
+    )
     print(f"{'calls':<12}" + "".join(f"{mode:^28}" for mode in RARE))
     for rollouts in (200, 500, 2000, 8000):
         cells = [rare(mode, rollouts, max(50, tasks // 20), "rare") for mode in RARE]
-        print(f"{rollouts:<12}" + "".join(f"{f'{c.worst:.3f}  {c.mean:.3f}  {c.found:.3f}':^28}" for c in cells))
+        print(
+            f"{rollouts:<12}"
+            + "".join(f"{f'{c.worst:.3f}  {c.mean:.3f}  {c.found:.3f}':^28}" for c in cells)
+        )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,18 @@ from coevolve import jsonl
 from coevolve.records import Call, Effect, Rollout, Start, Step, Task, Usage
 
 APPS = ["music", "mail", "pay", "shop", "phone", "files", "todo", "split", "notes"]
-VERBS = ["login", "profile", "search", "list", "create", "update", "delete", "send", "share", "finish"]
+VERBS = [
+    "login",
+    "profile",
+    "search",
+    "list",
+    "create",
+    "update",
+    "delete",
+    "send",
+    "share",
+    "finish",
+]
 TOOLS = [f"{app}.{verb}" for app in APPS for verb in VERBS]
 GROUP = 8
 HEAD_KINDS = "forgetting,boundary,rare,combination,progress"
@@ -45,7 +56,8 @@ class Words:
         self.draw = random.Random("throughput")
         letters = ("bcdfghlmnprstvw", "aeiou")
         self.words = [
-            "".join(self.draw.choice(letters[i % 2]) for i in range(self.draw.randint(2, 9))) for _ in range(4000)
+            "".join(self.draw.choice(letters[i % 2]) for i in range(self.draw.randint(2, 9)))
+            for _ in range(4000)
         ]
         self.observations = [self._observation() for _ in range(2000)]
         self.thoughts = [self.sentence(self.draw.randint(20, 60)) for _ in range(2000)]
@@ -72,19 +84,36 @@ def rollout(words: Words, number: int, sample: int) -> Rollout:
     draw = words.draw
     rate = (number % 10) / 9
     task = Task(
-        id=f"t{number:06d}", env="bench", query=[words.thoughts[number % 2000]], solution=[[]], start=Start("s")
+        id=f"t{number:06d}",
+        env="bench",
+        query=[words.thoughts[number % 2000]],
+        solution=[[]],
+        start=Start("s"),
     )
-    messages = [{"role": "system", "content": words.thoughts[0] * 8}, {"role": "user", "content": task.query[0]}]
+    messages = [
+        {"role": "system", "content": words.thoughts[0] * 8},
+        {"role": "user", "content": task.query[0]},
+    ]
     steps = []
     for turn in range(draw.randint(5, 11)):
         tool = TOOLS[(number * 3 + turn * 7 + draw.randint(0, 3)) % len(TOOLS)]
-        call = Call(tool, {"query": draw.choice(words.words), "page": turn, "text": words.sentence(6)})
+        call = Call(
+            tool, {"query": draw.choice(words.words), "page": turn, "text": words.sentence(6)}
+        )
         observation, thought = draw.choice(words.observations), draw.choice(words.thoughts)
-        messages.append({"role": "assistant", "content": thought, "tool_calls": [{"function": {"name": tool}}]})
+        messages.append(
+            {"role": "assistant", "content": thought, "tool_calls": [{"function": {"name": tool}}]}
+        )
         messages.append({"role": "tool", "content": observation})
-        effects = [Effect("row", draw.choice(words.words), "title", "set", turn)] if draw.random() < 0.4 else []
+        effects = (
+            [Effect("row", draw.choice(words.words), "title", "set", turn)]
+            if draw.random() < 0.4
+            else []
+        )
         error = "bad_argument" if draw.random() < 0.04 else None
-        steps.append(Step(0, call, observation, error, effects, f"{draw.getrandbits(64):016x}", 2 * turn + 2))
+        steps.append(
+            Step(0, call, observation, error, effects, f"{draw.getrandbits(64):016x}", 2 * turn + 2)
+        )
     success = draw.random() < rate
     return Rollout(
         id=f"{draw.getrandbits(64):016x}", task_id=task.id, env="bench", group=f"g{number}", sample=sample, step=number % 10,
@@ -117,9 +146,18 @@ def measure(name: str, command: list[str]) -> Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rollouts", nargs="?", type=int, default=50_000, help="how many (%(default)s)")
-    parser.add_argument("file", nargs="?", type=Path, help="read if it is there, else made; without it a temporary one")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "rollouts", nargs="?", type=int, default=50_000, help="how many (%(default)s)"
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        help="read if it is there, else made; without it a temporary one",
+    )
     options = parser.parse_args()
     rollouts = options.rollouts
     with tempfile.TemporaryDirectory() as folder:
@@ -127,14 +165,23 @@ def main() -> None:
         if not path.exists():
             make(path, rollouts)
         size = path.stat().st_size / 1e6
-        extract = [sys.executable, "-m", "coevolve_cli.main", "extract-signals", "--quiet", str(path)]
+        extract = [
+            sys.executable,
+            "-m",
+            "coevolve_cli.main",
+            "extract-signals",
+            "--quiet",
+            str(path),
+        ]
         runs = [
             measure("extract-signals, whole", extract),
             measure("extract-signals, head", [*extract, "--signals", HEAD_KINDS]),
             measure("orjson, projection", [sys.executable, "-c", ORJSON, str(path)]),
         ]
         if shutil.which("jq"):
-            runs.append(measure("jq -c, projection", ["jq", "-c", "{task_id, success, tools}", str(path)]))
+            runs.append(
+                measure("jq -c, projection", ["jq", "-c", "{task_id, success, tools}", str(path)])
+            )
     first = runs[0]
     print(f"{size:.0f} MB, {rollouts} rollouts")
     print(f"{'':<24} {'CPU s':>7} {'MB/s':>7} {'memory MB':>10} {'time, whole = 1':>16}")

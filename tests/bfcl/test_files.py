@@ -16,14 +16,21 @@ from coevolve.records import Call, Rollout, Start, Step, Task, Verifier
 TOOLS = {name: Tool(name, name, {}, app="GorillaFileSystem") for name in ("ls", "echo", "sort")}
 TOOLS["mean"] = Tool("mean", "mean", {}, app="MathAPI")
 OFFICIAL = Task(
-    id="t", env="bfcl", query=["a", "b"], start=Start(name="multi_turn_base_7"), verifier=Verifier("official")
+    id="t",
+    env="bfcl",
+    query=["a", "b"],
+    start=Start(name="multi_turn_base_7"),
+    verifier=Verifier("official"),
 )
 
 
 def rollout(stop_reason: str = "done", **changes) -> Rollout:
     """Two turns: two calls in one reply, an unreadable one, the turn handed back; then handed back at once."""
     said = ["calls", "{", "first done", "second done"]
-    messages = [{"role": "user", "content": "a"}, *({"role": "assistant", "content": text} for text in said)]
+    messages = [
+        {"role": "user", "content": "a"},
+        *({"role": "assistant", "content": text} for text in said),
+    ]
     steps = [
         Step(0, Call("ls", {"a": True}), "x", message=1),
         Step(0, Call("echo", {"content": "it's"}), "x", message=1),
@@ -46,7 +53,10 @@ def test_a_result_has_a_line_of_calls_or_text_per_reply():
     """Turn by turn: calls as names with JSON arguments, everything else as its text."""
     entry = files.result("multi_turn_base_7", rollout(), TOOLS)
     calls = [{"ls": '{"a": true}'}, {"echo": '{"content": "it\'s"}'}]
-    assert entry == {"id": "multi_turn_base_7", "result": [[calls, "{", "first done"], ["second done"]]}
+    assert entry == {
+        "id": "multi_turn_base_7",
+        "result": [[calls, "{", "first done"], ["second done"]],
+    }
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "max_steps", "policy_fault"])
@@ -101,7 +111,9 @@ def test_lost_episodes_and_bare_records_have_no_result():
 def test_names():
     """Official ids stay, synthetic tasks are counted, the same task has one name, other environments have none."""
     names = files.Names()
-    one, two = (synthetic(Start(config={"classes": ["MathAPI"], "n": n}), [Call("mean")]) for n in (1, 2))
+    one, two = (
+        synthetic(Start(config={"classes": ["MathAPI"], "n": n}), [Call("mean")]) for n in (1, 2)
+    )
     assert [names.of(task) for task in (OFFICIAL, two, one, two)] == [
         "multi_turn_base_7", "multi_turn_coevolve_0", "multi_turn_coevolve_1", "multi_turn_coevolve_0",
     ]  # fmt: skip
@@ -111,7 +123,9 @@ def test_names():
 
 def test_a_second_rollout_goes_to_a_folder_of_its_own(tmp_path):
     """One result file holds an id once."""
-    placed = files.write_results(tmp_path, [{"id": f"multi_turn_base_{n}", "result": []} for n in (1, 2, 1)])
+    placed = files.write_results(
+        tmp_path, [{"id": f"multi_turn_base_{n}", "result": []} for n in (1, 2, 1)]
+    )
     assert [model for model, _ in placed] == ["coevolve-0", "coevolve-0", "coevolve-1"]
     file = files.results_file(tmp_path, "coevolve-0", "multi_turn_base")
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()] == [

@@ -35,7 +35,8 @@ NUMBERS = (0, 37, 63, 88, 121, 149, 167, 193)
 def qwen_fc(calls: list[Call], reply: int) -> dict:
     """Every third reply thinks first, so that reasoning in the history is compared, too."""
     text = "\n".join(
-        f'<tool_call>\n{{"name": "{c.tool}", "arguments": {json.dumps(c.arguments)}}}\n</tool_call>' for c in calls
+        f'<tool_call>\n{{"name": "{c.tool}", "arguments": {json.dumps(c.arguments)}}}\n</tool_call>'
+        for c in calls
     )
     return {"role": "assistant", "content": (f"<think>\nlet me see {reply}\n</think>\n\n" if reply % 3 == 0 else "") + (text or "Done.")}  # fmt: skip
 
@@ -45,7 +46,10 @@ def openai(calls: list[Call], reply: int) -> dict:
 
 
 def prompting(calls: list[Call], reply: int) -> dict:
-    return {"role": "assistant", "content": f"[{', '.join(map(call_text, calls))}]" if calls else "Done."}
+    return {
+        "role": "assistant",
+        "content": f"[{', '.join(map(call_text, calls))}]" if calls else "Done.",
+    }
 
 
 SCRIPTS = {"qwen-fc": qwen_fc, "openai": openai, "prompting": prompting}

@@ -32,7 +32,8 @@ def spoiled(task: Task, how: int) -> Task:
         call = next((c for t in solution for c in t if c.arguments), turn[0])
         place = next((t, i) for t in solution for i, c in enumerate(t) if c is call)
         changed = {
-            k: f"{v}x" if isinstance(v, str) else not v if isinstance(v, bool) else v for k, v in call.arguments.items()
+            k: f"{v}x" if isinstance(v, str) else not v if isinstance(v, bool) else v
+            for k, v in call.arguments.items()
         }
         place[0][place[1]] = Call(call.tool, changed)
     elif how == 3:
@@ -44,10 +45,20 @@ def spoiled(task: Task, how: int) -> Task:
 @pytest.mark.bfcl
 def test_the_solution_is_officially_right(coevolve):
     """The issue's command: every official base task, judged by the official evaluator, at 100 %."""
-    result = coevolve("evaluate", "--env", "bfcl", "--policy", "solution", "--official", "--by", "none")
+    result = coevolve(
+        "evaluate", "--env", "bfcl", "--policy", "solution", "--official", "--by", "none"
+    )
     (record,) = [r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"]
-    assert (record["group"], record["tasks"], record["masked"], record["success"]) == ("multi_turn_base", 200, 0, 1.0)
-    assert b"official verdicts 200, refused 0 (counted as failures), lost 0, differing from ours 0" in result.stderr
+    assert (record["group"], record["tasks"], record["masked"], record["success"]) == (
+        "multi_turn_base",
+        200,
+        0,
+        1.0,
+    )
+    assert (
+        b"official verdicts 200, refused 0 (counted as failures), lost 0, differing from ours 0"
+        in result.stderr
+    )
 
 
 @official_
@@ -94,11 +105,19 @@ def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks, tmp_path):
 def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, tmp_path):
     """Rollouts in; a refused one is a failure, and told in --rejects; those of another environment are a usage error."""
     played = play(bfcl.tasks("base")[:4], bfcl)
-    step = structs.replace(played[0].steps[0], action=Call("exec", {"source": "1"}), error="unknown_tool")
+    step = structs.replace(
+        played[0].steps[0], action=Call("exec", {"source": "1"}), error="unknown_tool"
+    )
     played[0] = structs.replace(played[0], steps=[step, *played[0].steps[1:]])
     jsonl.write(tmp_path / "r.jsonl", played)
     result = coevolve(
-        "evaluate", tmp_path / "r.jsonl", "--official", "--by", "none", "--rejects", tmp_path / "no.jsonl"
+        "evaluate",
+        tmp_path / "r.jsonl",
+        "--official",
+        "--by",
+        "none",
+        "--rejects",
+        tmp_path / "no.jsonl",
     )
     (found,) = (r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official")
     assert found["group"] == "multi_turn_base (4 of 200 entries)"
@@ -117,9 +136,15 @@ def test_what_was_lost_does_not_shrink_the_score(coevolve, bfcl, tmp_path):
     played = list(rollouts(bfcl.tasks("base")[:3], make_policy("solution"), bfcl, samples=2))
     lost = [structs.replace(r, stop_reason="env_error", steps=[], messages=[]) for r in played]
     other = [structs.replace(r, id=f"{r.id}-b", policy="b") for r in played]
-    for kept, code in (([lost[0], *played[1:]], 0), ([*lost[:2], *played[2:]], 75), ([*lost, *other], 75)):
+    for kept, code in (
+        ([lost[0], *played[1:]], 0),
+        ([*lost[:2], *played[2:]], 75),
+        ([*lost, *other], 75),
+    ):
         jsonl.write(tmp_path / "r.jsonl", kept)
-        result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", "--by", "none", check=False)
+        result = coevolve(
+            "evaluate", tmp_path / "r.jsonl", "--official", "--by", "none", check=False
+        )
         found = [r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"]
         assert result.returncode == code
         if code:
@@ -127,7 +152,9 @@ def test_what_was_lost_does_not_shrink_the_score(coevolve, bfcl, tmp_path):
                 len(kept) > 6
             ) and b"all its rollouts of multi_turn_base_0" in result.stderr
         else:
-            assert [(r["tasks"], r["rollouts"], r["masked"], r["success"]) for r in found] == [(3, 5, 1, 1.0)]
+            assert [(r["tasks"], r["rollouts"], r["masked"], r["success"]) for r in found] == [
+                (3, 5, 1, 1.0)
+            ]
 
 
 @official_
@@ -145,14 +172,21 @@ def test_what_official_code_does_not_know_is_bad_input(coevolve, bfcl, tmp_path)
         "does not carry its task": {"task": None},
         "has no messages": {"messages": []},
     }
-    wrong = [structs.replace(right[0], id=f"r{n}", **changes) for n, changes in enumerate(strangers.values())]
+    wrong = [
+        structs.replace(right[0], id=f"r{n}", **changes)
+        for n, changes in enumerate(strangers.values())
+    ]
     jsonl.write(tmp_path / "r.jsonl", [right[1], *wrong])
     result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", check=False)
     assert result.returncode == 3 and not result.stdout
     assert b"r.jsonl:2: no official entry is called multi_turn_base_999" in result.stderr
     how = ["--on-error", "skip", "--rejects", tmp_path / "no.jsonl"]
     result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", *how)
-    assert b"read 1, " in result.stderr and b"skipped 5" in result.stderr and b"official verdicts 1," in result.stderr
+    assert (
+        b"read 1, " in result.stderr
+        and b"skipped 5" in result.stderr
+        and b"official verdicts 1," in result.stderr
+    )
     told = [json.loads(line)["reason"] for line in (tmp_path / "no.jsonl").read_text().splitlines()]
     assert all(says in reason for says, reason in zip(strangers, told, strict=True))
 
@@ -170,7 +204,10 @@ def test_rollouts_of_another_version_have_no_official_score(coevolve, bfcl, tmp_
     for what in ([tmp_path / "r.jsonl"], [tmp_path / "t.jsonl", "--policy", "solution"]):
         result = coevolve("evaluate", *what, "--official", "--any-version", check=False)
         assert result.returncode == 2 and b"rollouts of version 2025.7.9" in result.stderr
-    assert coevolve("evaluate", tmp_path / "t.jsonl", "--policy", "solution", check=False).returncode == 2
+    assert (
+        coevolve("evaluate", tmp_path / "t.jsonl", "--policy", "solution", check=False).returncode
+        == 2
+    )
 
 
 @official_
@@ -178,7 +215,10 @@ def test_rollouts_of_another_version_have_no_official_score(coevolve, bfcl, tmp_
 def test_rollouts_without_a_version_have_no_official_score(coevolve, bfcl, tmp_path):
     """Nobody knows which release they are of: exit 2."""
     (played,) = play(bfcl.tasks("base")[:1], bfcl)
-    jsonl.write(tmp_path / "r.jsonl", [structs.replace(played, task=structs.replace(played.task, env_version=""))])
+    jsonl.write(
+        tmp_path / "r.jsonl",
+        [structs.replace(played, task=structs.replace(played.task, env_version=""))],
+    )
     result = coevolve("evaluate", tmp_path / "r.jsonl", "--official", check=False)
     assert result.returncode == 2 and b"rollouts of tasks without a version" in result.stderr
 
@@ -212,7 +252,9 @@ def test_official_code_rewrites_exactly_what_is_refused(bfcl):
     python = str(install.python("bfcl"))
     request = json.dumps([sorted(functions), [call_text(c) for c in calls]])
     changed = json.loads(
-        subprocess.run([python, "-c", code], input=request, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [python, "-c", code], input=request, capture_output=True, text=True, check=True
+        ).stdout
     )
     assert [bool(files.misread(Step(0, call, ""), functions)) for call in calls] == changed
     assert any(changed) and not all(changed)
@@ -229,7 +271,9 @@ def test_official_code_rewrites_exactly_what_is_refused(bfcl):
 )  # fmt: skip
 def test_missing_scores_are_noticed(tmp_path, lines, says):
     """No file, fewer entries, an unnamed failure, a foreign one: the run fails instead of reporting a number."""
-    placed = files.write_results(tmp_path, [{"id": f"multi_turn_base_{n}", "result": []} for n in (1, 2)])
+    placed = files.write_results(
+        tmp_path, [{"id": f"multi_turn_base_{n}", "result": []} for n in (1, 2)]
+    )
     if lines:
         file = files.scores_file(tmp_path, "coevolve-0", "multi_turn_base")
         file.parent.mkdir(parents=True)

@@ -18,7 +18,18 @@ from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput
 from coevolve.jsonl import Bad, Line
-from coevolve.records import Author, Call, Difficulty, Lineage, Origin, Rollout, Start, Task, Validity, task_id
+from coevolve.records import (
+    Author,
+    Call,
+    Difficulty,
+    Lineage,
+    Origin,
+    Rollout,
+    Start,
+    Task,
+    Validity,
+    task_id,
+)
 
 pytestmark = pytest.mark.bfcl
 
@@ -46,7 +57,9 @@ def many(pool: Pool) -> list[Task]:
                 effects=f"digest-{n}",
                 origin=Origin("synthesis", n % 4, "guided", "rare"),
                 lineage=Lineage([f"s{n}"], [f"e{n}"], [f"r{n}"]),
-                validity=Validity("valid", "strict", {"replays": 2, "reward": 0.5}) if n % 5 else None,
+                validity=Validity("valid", "strict", {"replays": 2, "reward": 0.5})
+                if n % 5
+                else None,
                 difficulty=Difficulty("m", n % 3, 4) if n % 7 else None,
             )
         )
@@ -63,29 +76,44 @@ def test_tasks_come_back_as_they_went(bfcl, some_tasks, coevolve, tmp_path):
     """120 synthetic tasks, five awkward ones, one of bfcl-strict, and official ones of all categories: every field of every record."""
     strict = structs.replace(some_tasks[0], env="bfcl-strict")
     strict = structs.replace(
-        strict, id=task_id("bfcl-strict", strict.start, strict.query, strict.solution, strict.verifier)
+        strict,
+        id=task_id("bfcl-strict", strict.start, strict.query, strict.solution, strict.verifier),
     )
     own = [*many(bfcl), *some_tasks, strict]
     official = [task for split in bfcl.description.held_out for task in bfcl.tasks(split)[::20]]
     jsonl.write(tmp_path / "tasks.jsonl", [*own, *official])
-    listed = coevolve("env", "export", "bfcl", tmp_path / "tasks.jsonl", "--to", tmp_path / "there").stdout
+    listed = coevolve(
+        "env", "export", "bfcl", tmp_path / "tasks.jsonl", "--to", tmp_path / "there"
+    ).stdout
     names = [json.loads(line)["name"] for line in listed.splitlines()]
-    assert names == [f"multi_turn_coevolve_{n}" for n in range(len(own))] + [task.start.name for task in official]
+    assert names == [f"multi_turn_coevolve_{n}" for n in range(len(own))] + [
+        task.start.name for task in official
+    ]
     coevolve("env", "import", "bfcl", tmp_path / "there", "-o", tmp_path / "back.jsonl")
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "tasks.jsonl").read_bytes()
 
 
 def test_official_tasks_keep_their_split(bfcl, coevolve, tmp_path):
     """The halves, and a name of somebody's own, come back; where DIR does not say it, the split is the category."""
-    named = [*bfcl.tasks("miss_func_test")[:3], *bfcl.tasks("base_train")[:2], bfcl.tasks("miss_param")[7]]
+    named = [
+        *bfcl.tasks("miss_func_test")[:3],
+        *bfcl.tasks("base_train")[:2],
+        bfcl.tasks("miss_param")[7],
+    ]
     named.append(structs.replace(bfcl.tasks("base")[199], split="mine"))
     jsonl.write(tmp_path / "t.jsonl", named)
     coevolve("env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there")
     back = coevolve("env", "import", "bfcl", tmp_path / "there", "-o", tmp_path / "back.jsonl")
     assert b"wrote 7" in back.stderr
-    assert sorted((t.id, t.split) for t in records(tmp_path / "back.jsonl")) == sorted((t.id, t.split) for t in named)
+    assert sorted((t.id, t.split) for t in records(tmp_path / "back.jsonl")) == sorted(
+        (t.id, t.split) for t in named
+    )
     files.splits_file(tmp_path / "there").unlink()
-    assert {task.split for task in reading.selected(tmp_path / "there", bfcl)} == {"base", "miss_func", "miss_param"}
+    assert {task.split for task in reading.selected(tmp_path / "there", bfcl)} == {
+        "base",
+        "miss_func",
+        "miss_param",
+    }
 
 
 def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp_path):
@@ -93,19 +121,38 @@ def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp
     versioned = structs.replace(some_tasks[0], env_version=bfcl.description.version)
     for tasks, lines in ((some_tasks, 1), ([versioned], 0)):
         jsonl.write(tmp_path / "t.jsonl", tasks)
-        for command in (["rollout", tmp_path / "t.jsonl", "--policy", "solution"], ["validate", tmp_path / "t.jsonl"]):
+        for command in (
+            ["rollout", tmp_path / "t.jsonl", "--policy", "solution"],
+            ["validate", tmp_path / "t.jsonl"],
+        ):
             said = coevolve(*command).stderr
-            assert said.count(b"there are records without a version; they are taken for version") == lines
+            assert (
+                said.count(b"there are records without a version; they are taken for version")
+                == lines
+            )
 
 
 def test_the_files_are_of_bfcls_form(bfcl, some_tasks, tmp_path):
     """The questions have the benchmark's own fields, and one that its code does not read; the ids are as `bfcl generate` takes them."""
     names = files.Names()
-    assert [names.of(task) for task in [*some_tasks, bfcl.tasks("miss_func")[3]]][-1] == "multi_turn_miss_func_3"
+    assert [names.of(task) for task in [*some_tasks, bfcl.tasks("miss_func")[3]]][
+        -1
+    ] == "multi_turn_miss_func_3"
     files.write_tasks(tmp_path, names, bfcl.tools)
     entry = json.loads(files.questions_file(tmp_path).read_text().splitlines()[0])
-    assert list(entry) == ["id", "question", "initial_config", "path", "involved_classes", "coevolve"]
-    assert entry["path"] == ["GorillaFileSystem.touch", "GorillaFileSystem.echo", "GorillaFileSystem.ls"]
+    assert list(entry) == [
+        "id",
+        "question",
+        "initial_config",
+        "path",
+        "involved_classes",
+        "coevolve",
+    ]
+    assert entry["path"] == [
+        "GorillaFileSystem.touch",
+        "GorillaFileSystem.echo",
+        "GorillaFileSystem.ls",
+    ]
     ids = json.loads((tmp_path / "test_case_ids_to_generate.json").read_text())
     assert ids == {"multi_turn_miss_func": ["multi_turn_miss_func_3"]}
 
@@ -113,9 +160,14 @@ def test_the_files_are_of_bfcls_form(bfcl, some_tasks, tmp_path):
 @pytest.mark.parametrize("category", ["base", "long_context", "miss_func", "miss_param"])
 def test_official_files_are_the_official_tasks(bfcl, category):
     """The package's own question and answer files come in as the environment's own tasks, whose solutions succeed."""
-    data = next(install.directory(install.RECIPES["bfcl"]).glob("lib/python3*/site-packages/bfcl_eval/data"))
+    data = next(
+        install.directory(install.RECIPES["bfcl"]).glob("lib/python3*/site-packages/bfcl_eval/data")
+    )
     name = f"BFCL_v4_multi_turn_{category}.json"
-    questions, solved = jsonl.read([str(data / name)], Question), reading.answers(str(data / "possible_answer" / name))
+    questions, solved = (
+        jsonl.read([str(data / name)], Question),
+        reading.answers(str(data / "possible_answer" / name)),
+    )
     tasks = list(reading.tasks(questions, solved, bfcl, _fail, _fail))
     assert tasks == bfcl.tasks(category)
     assert all(r.success for r in rollouts(tasks[::25], make_policy("solution"), bfcl))
@@ -136,14 +188,19 @@ ANSWER: dict[str, Any] = {"id": "x_0", "ground_truth": [["mean(numbers=[1, 2])"]
 
 
 def folder(where: Path, questions: list[dict], answers: list[dict]) -> Path:
-    for file, lines in ((files.questions_file(where), questions), (files.answers_file(where), answers)):
+    for file, lines in (
+        (files.questions_file(where), questions),
+        (files.answers_file(where), answers),
+    ):
         file.parent.mkdir(parents=True, exist_ok=True)
         jsonl.write(file, lines)
     return where
 
 
 def asked(*turns: list[tuple[str, str]]) -> dict:
-    return {"question": [[{"role": role, "content": text} for role, text in turn] for turn in turns]}
+    return {
+        "question": [[{"role": role, "content": text} for role, text in turn] for turn in turns]
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,7 +255,10 @@ def test_what_is_no_task_is_refused_with_its_line(bfcl, tmp_path, question, answ
     """Between two good entries: those two come, and the reason has the file and the line."""
     questions = [QUESTION | {"id": "x_1"}, QUESTION | question, QUESTION | {"id": "x_2"}]
     found, refused = imported(
-        folder(tmp_path, questions, [ANSWER | {"id": "x_1"}, ANSWER | answer, ANSWER | {"id": "x_2"}]), bfcl
+        folder(
+            tmp_path, questions, [ANSWER | {"id": "x_1"}, ANSWER | answer, ANSWER | {"id": "x_2"}]
+        ),
+        bfcl,
     )
     assert len(found) == 2
     says = says.format(answers=files.answers_file(tmp_path)) if "{answers}" in says else says
@@ -230,11 +290,17 @@ def test_twice_and_unasked(coevolve, tmp_path):
         result = coevolve("env", "import", "bfcl", where, check=False)
         assert result.returncode == 3 and says in result.stderr.decode()
         rejects = tmp_path / f"{n}.jsonl"
-        result = coevolve("env", "import", "bfcl", where, "--on-error", "skip", "--rejects", rejects)
+        result = coevolve(
+            "env", "import", "bfcl", where, "--on-error", "skip", "--rejects", rejects
+        )
         assert len(result.stdout.splitlines()) == left and says in rejects.read_text()
     files.questions_file(where).write_text('{"id": "x_0"\n')
     result = coevolve("env", "import", "bfcl", where, "--on-error", "skip")
-    assert not result.stdout and b"skipped 1" in result.stderr and b"answers set aside 2" in result.stderr
+    assert (
+        not result.stdout
+        and b"skipped 1" in result.stderr
+        and b"answers set aside 2" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("place", ["question", "answer", "inside", "ids"])
@@ -243,28 +309,51 @@ def test_a_key_that_stands_there_twice_is_refused(coevolve, tmp_path, place):
     where = folder(tmp_path, [QUESTION], [ANSWER])
     changed = {
         "question": (files.questions_file(where), b'"id":"x_0"', b'"id":"x_1","id":"x_0"'),
-        "answer": (files.answers_file(where), b'"ground_truth":', b'"ground_truth":[["mean([3])"]],"ground_truth":'),
+        "answer": (
+            files.answers_file(where),
+            b'"ground_truth":',
+            b'"ground_truth":[["mean([3])"]],"ground_truth":',
+        ),
         "inside": (
             files.questions_file(where),
             b'"initial_config":{}',
             b'"initial_config":{"MathAPI":{},"MathAPI":{}}',
         ),
-        "ids": (files.ids_file(where), b"", b'{"a":["multi_turn_base_0"],"a":["multi_turn_base_1"]}'),
+        "ids": (
+            files.ids_file(where),
+            b"",
+            b'{"a":["multi_turn_base_0"],"a":["multi_turn_base_1"]}',
+        ),
     }
     file, old, new = changed[place]
     text = file.read_bytes().replace(old, new) if old else new
     assert new in text
     file.write_bytes(text)
     result = coevolve("env", "import", "bfcl", where, check=False)
-    assert result.returncode == 3 and b"stands there twice" in result.stderr and bytes(file) in result.stderr
+    assert (
+        result.returncode == 3
+        and b"stands there twice" in result.stderr
+        and bytes(file) in result.stderr
+    )
 
 
 def test_texts_for_ids_are_taken_where_the_start_state_has_them(coevolve, tmp_path):
     """Some official tickets have texts for ids, and so may a task that begins like theirs."""
-    ticket = {"id": "ticket_001", "title": "a", "description": "b", "status": "Open", "priority": 1, "created_by": "u"}
+    ticket = {
+        "id": "ticket_001",
+        "title": "a",
+        "description": "b",
+        "status": "Open",
+        "priority": 1,
+        "created_by": "u",
+    }
     state = {"TicketAPI": {"ticket_queue": [ticket], "ticket_counter": 2, "current_user": "u"}}
     own = {"involved_classes": ["TicketAPI"], "initial_config": state}
-    where = folder(tmp_path, [QUESTION | own], [ANSWER | {"ground_truth": [["get_ticket(ticket_id='ticket_001')"]]}])
+    where = folder(
+        tmp_path,
+        [QUESTION | own],
+        [ANSWER | {"ground_truth": [["get_ticket(ticket_id='ticket_001')"]]}],
+    )
     assert b"wrote 1" in coevolve("env", "import", "bfcl", where).stderr
 
 
@@ -275,9 +364,15 @@ def test_an_export_goes_into_a_folder_of_its_own(coevolve, bfcl, some_tasks, tmp
     (tmp_path / "there").mkdir()
     coevolve("env", "export", "bfcl", tmp_path / "official.jsonl", "--to", tmp_path / "there")
     before = {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()}
-    again = coevolve("env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there", check=False)
-    assert again.returncode == 2 and not again.stdout and b"goes into an empty folder" in again.stderr
-    assert before == {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()}
+    again = coevolve(
+        "env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there", check=False
+    )
+    assert (
+        again.returncode == 2 and not again.stdout and b"goes into an empty folder" in again.stderr
+    )
+    assert before == {
+        path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()
+    }
 
 
 @pytest.mark.parametrize(
@@ -299,7 +394,9 @@ def test_an_export_goes_into_a_folder_of_its_own(coevolve, bfcl, some_tasks, tmp
         (["install", "appworld", "--data", "t.jsonl/below"], 2),
     ],
 )
-def test_a_path_that_cannot_be_used_is_told_in_one_line(coevolve, some_tasks, tmp_path, monkeypatch, command, code):
+def test_a_path_that_cannot_be_used_is_told_in_one_line(
+    coevolve, some_tasks, tmp_path, monkeypatch, command, code
+):
     """Every path option of `env`: a usage or a write error by README's table, never an internal one."""
     monkeypatch.chdir(tmp_path)
     jsonl.write(tmp_path / "t.jsonl", some_tasks[:1])
@@ -308,7 +405,9 @@ def test_a_path_that_cannot_be_used_is_told_in_one_line(coevolve, some_tasks, tm
     result = coevolve("env", *command, check=False)
     assert result.returncode == code and not result.stdout, result.stderr
     said = result.stderr.decode().splitlines()
-    assert said[-1].startswith("coevolve: ") and not any("internal" in line or "Traceback" in line for line in said)
+    assert said[-1].startswith("coevolve: ") and not any(
+        "internal" in line or "Traceback" in line for line in said
+    )
 
 
 def test_export_names_no_entry_that_there_is_not(bfcl, coevolve, tmp_path):
@@ -319,14 +418,18 @@ def test_export_names_no_entry_that_there_is_not(bfcl, coevolve, tmp_path):
         ({"env_version": "2025.7.9"}, 2, b"--any-version"),
     ):
         jsonl.write(tmp_path / "t.jsonl", [structs.replace(task, **changes)])
-        result = coevolve("env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there", check=False)
+        result = coevolve(
+            "env", "export", "bfcl", tmp_path / "t.jsonl", "--to", tmp_path / "there", check=False
+        )
         assert result.returncode == code and says in result.stderr
 
 
 def test_a_folder_without_files_and_unknown_official_ids(coevolve, tmp_path):
     """Exit 2 where there is nothing to read, 3 where the selection names no official entry."""
     assert coevolve("env", "import", "bfcl", tmp_path, check=False).returncode == 2
-    (tmp_path / "test_case_ids_to_generate.json").write_text('{"multi_turn_base": ["multi_turn_base_999"]}')
+    (tmp_path / "test_case_ids_to_generate.json").write_text(
+        '{"multi_turn_base": ["multi_turn_base_999"]}'
+    )
     result = coevolve("env", "import", "bfcl", tmp_path, check=False)
     assert result.returncode == 3 and b"multi_turn_base_999" in result.stderr
 
@@ -355,4 +458,6 @@ def test_rollouts_of_exported_tasks_are_results(bfcl, some_tasks, coevolve, tmp_
     result = files.results_file(tmp_path / "there", "coevolve-0", files.OWN)
     assert [json.loads(line)["id"] for line in result.read_text().splitlines()] == ["multi_turn_coevolve_0", "multi_turn_coevolve_1"]  # fmt: skip
     back = coevolve("env", "import", "bfcl", tmp_path / "there").stdout
-    assert [json.loads(line)["id"] for line in back.splitlines()] == [task.id for task in some_tasks[:2]]
+    assert [json.loads(line)["id"] for line in back.splitlines()] == [
+        task.id for task in some_tasks[:2]
+    ]

@@ -15,7 +15,11 @@ WORD = sys.argv[1] if len(sys.argv) > 1 else "/nowhere/at/all"
 
 class Frail:
     def describe(self):
-        tools = [] if WORD == "toolless" else [{"name": "add", "description": "Add an item", "parameters": ITEM}]
+        tools = (
+            []
+            if WORD == "toolless"
+            else [{"name": "add", "description": "Add an item", "parameters": ITEM}]
+        )
         return {"name": "frail", "version": "1", "tools": tools}
 
     def start(self, seed, apps):
@@ -32,11 +36,19 @@ class Frail:
 
     def step(self, state, turn, action):
         state.append(action["arguments"]["item"])
-        effect = {"entity": "list", "key": str(len(state)), "field": "", "op": "add", "value": state[-1]}
+        effect = {
+            "entity": "list",
+            "key": str(len(state)),
+            "field": "",
+            "op": "add",
+            "value": state[-1],
+        }
         return {"observation": "ok", "state": json.dumps(state), "effects": [effect]}
 
     def evaluate(self, state, task):
-        done = state == [action["arguments"]["item"] for turn in task["solution"] for action in turn]
+        done = state == [
+            action["arguments"]["item"] for turn in task["solution"] for action in turn
+        ]
         return {"success": done, "score": float(done)}
 
 

@@ -39,7 +39,11 @@ def test_what_is_missing(tmp_path):
     environment = {**os.environ, "COEVOLVE_HOME": str(tmp_path), "PATH": "/nowhere"}
     found, table = records(env=environment)
     (bfcl,) = [r for r in found if r.get("part") == "bfcl"]
-    assert not bfcl["ok"] and bfcl["install"] == "coevolve env install bfcl" and "coevolve env install bfcl" in table
+    assert (
+        not bfcl["ok"]
+        and bfcl["install"] == "coevolve env install bfcl"
+        and "coevolve env install bfcl" in table
+    )
     (official,) = [r for r in found if r.get("command") == "evaluate --official"]
     assert official["install"] == ["coevolve env install bfcl-official"]
     done = run("doctor", "core", "bfcl", env=environment, check=False)
@@ -48,7 +52,9 @@ def test_what_is_missing(tmp_path):
     assert b"did you mean 'bfcl'" in run("doctor", "bfc", check=False).stderr
 
 
-@pytest.mark.parametrize(("version", "fits"), [("5.8.9", False), ("5.9", True), ("5.10.4", True), ("5.11.0", False)])
+@pytest.mark.parametrize(
+    ("version", "fits"), [("5.8.9", False), ("5.9", True), ("5.10.4", True), ("5.11.0", False)]
+)
 def test_versions(version, fits):
     """A range includes its lower end only, number by number."""
     assert doctor._fits(version, doctor.Package("transformers", "5.9", "5.11")) is fits
@@ -82,4 +88,6 @@ def test_the_tables_agree_with_the_package():
     for command in doctor.USES:
         for word in command.split(" --")[0].split(", "):
             assert word.split()[0] in COMMANDS
-    assert {need for needs in doctor.USES.values() for need in needs} <= {part.part for part in doctor.parts()}
+    assert {need for needs in doctor.USES.values() for need in needs} <= {
+        part.part for part in doctor.parts()
+    }

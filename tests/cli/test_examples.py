@@ -50,6 +50,10 @@ def test_it_parses(words):
 
 def test_the_splits_of_the_desk_exist():
     """What the examples play of the built-in environment is there."""
-    named = [words[words.index("--split") + 1] for words in EXAMPLES if "--split" in words and "desk" in words]
+    named = [
+        words[words.index("--split") + 1]
+        for words in EXAMPLES
+        if "--split" in words and "desk" in words
+    ]
     with Pool("desk") as pool:
         assert len(named) >= 3 and set(named) <= set(pool.description.splits)

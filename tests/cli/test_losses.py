@@ -12,16 +12,30 @@ import pytest
 
 from coevolve import jsonl
 from coevolve.environments.client import Pool
-from coevolve.records import Call, Exploration, Signal, Start, Statistic, Step, Task, Verifier, task_id
+from coevolve.records import (
+    Call,
+    Exploration,
+    Signal,
+    Start,
+    Statistic,
+    Step,
+    Task,
+    Verifier,
+    task_id,
+)
 
 FRAIL = f"{sys.executable} {Path(__file__).with_name('frail.py')}"
 ADD = Call("add", {"item": "tea"})
 
 
 def task(place, env=FRAIL, **changes):
-    own = Task(id="x", env=env, query=["add tea"], solution=[[ADD]], start=Start(config={"place": place}))
+    own = Task(
+        id="x", env=env, query=["add tea"], solution=[[ADD]], start=Start(config={"place": place})
+    )
     own = msgspec.structs.replace(own, **changes)
-    return msgspec.structs.replace(own, id=task_id(own.env, own.start, own.query, own.solution, Verifier()))
+    return msgspec.structs.replace(
+        own, id=task_id(own.env, own.start, own.query, own.solution, Verifier())
+    )
 
 
 def exploration(place, env=FRAIL, steps=None, id_=None):
@@ -49,7 +63,9 @@ def test_all_lost_is_unreachable(coevolve, tmp_path, name, count):
     """Whatever the number, exit 69 with the last fault, and no output."""
     command, make = STAGES[name]
     jsonl.write(tmp_path / "in", [make(f"swamp {n}") for n in range(count)])
-    result = coevolve(*command, tmp_path / "in", "--env", FRAIL, "-o", tmp_path / "out", check=False)
+    result = coevolve(
+        *command, tmp_path / "in", "--env", FRAIL, "-o", tmp_path / "out", check=False
+    )
     assert result.returncode == 69, result.stderr
     assert f"all {count} ".encode() in result.stderr and b"sank" in result.stderr
     assert not (tmp_path / "out").exists()
@@ -72,7 +88,9 @@ def test_part_lost_is_partial_and_a_rerun_tries_again(coevolve, tmp_path, name):
     jsonl.write(tmp_path / "in", [make(place, env) for place in ("hill", "swamp", "plain")])
     arguments = [*command, tmp_path / "in", "--env", env, "-o", tmp_path / "out"]
     first = coevolve(*arguments, check=False)
-    assert first.returncode == 75 and b"1 of 3 " in first.stderr and b"rerun" in first.stderr, first.stderr
+    assert first.returncode == 75 and b"1 of 3 " in first.stderr and b"rerun" in first.stderr, (
+        first.stderr
+    )
     assert (tmp_path / "out").exists()
     assert (tmp_path / "out.journal").exists() or name == "evaluate"
     marker.touch()
@@ -80,11 +98,16 @@ def test_part_lost_is_partial_and_a_rerun_tries_again(coevolve, tmp_path, name):
     assert not (tmp_path / "out.journal").exists()
 
 
-@pytest.mark.parametrize("command", [["rollout"], ["evaluate", "--policy", "nothing"], ["validate"]])
+@pytest.mark.parametrize(
+    "command", [["rollout"], ["evaluate", "--policy", "nothing"], ["validate"]]
+)
 @pytest.mark.parametrize("change", [{"query": []}, {"id": ""}])
 def test_a_task_that_is_none_is_bad_input(coevolve, tmp_path, command, change):
     """No user turn and an empty id: exit 3 with file and line, or skipped and counted."""
-    good, bad = json.loads(jsonl.encode(task("hill"))), json.loads(jsonl.encode(task("plain"))) | change
+    good, bad = (
+        json.loads(jsonl.encode(task("hill"))),
+        json.loads(jsonl.encode(task("plain"))) | change,
+    )
     (tmp_path / "in").write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n")
     failed = coevolve(*command, tmp_path / "in", "--env", FRAIL, check=False)
     assert failed.returncode == 3 and f"{tmp_path / 'in'}:2: ".encode() in failed.stderr
@@ -98,11 +121,20 @@ def test_a_start_that_the_environment_refuses_is_the_records_fault(coevolve, tmp
     bad = task("", env="desk", start=start)
     jsonl.write(tmp_path / "in", [bad])
     verdict = coevolve("validate", tmp_path / "in")
-    assert b"invalid 1" in verdict.stderr and b"most frequent reason (1): the environment refuses it" in verdict.stderr
+    assert (
+        b"invalid 1" in verdict.stderr
+        and b"most frequent reason (1): the environment refuses it" in verdict.stderr
+    )
     for command in (["rollout"], ["evaluate", "--policy", "nothing"]):
         failed = coevolve(*command, tmp_path / "in", "-k", 2, check=False)
-        assert failed.returncode == 3 and f"{tmp_path / 'in'}:1: the environment refuses".encode() in failed.stderr
-        assert b"skipped 1" in coevolve(*command, tmp_path / "in", "-k", 2, "--on-error", "skip").stderr
+        assert (
+            failed.returncode == 3
+            and f"{tmp_path / 'in'}:1: the environment refuses".encode() in failed.stderr
+        )
+        assert (
+            b"skipped 1"
+            in coevolve(*command, tmp_path / "in", "-k", 2, "--on-error", "skip").stderr
+        )
     jsonl.write(tmp_path / "ex", [msgspec.structs.replace(exploration("e", "desk"), start=start)])
     assert b"refused_start 1" in coevolve("abstract", tmp_path / "ex").stderr
 
@@ -111,7 +143,9 @@ def test_explorations_without_anything_to_ask_for_are_counted(coevolve, tmp_path
     """No steps, only unknown tools, no goal: each is a reject with its reason."""
     with Pool("desk") as pool:
         start = pool.start("1")
-    unknown = Step(turn=0, action=Call("sea.sail", {"to": "far"}), observation='{"to": "somewhere"}', state="1")
+    unknown = Step(
+        turn=0, action=Call("sea.sail", {"to": "far"}), observation='{"to": "somewhere"}', state="1"
+    )
     later = Step(turn=0, action=Call("desk.date"), observation="{}", state="1")
     made = [
         Exploration(id=name, env="desk", mode="random", start=start, steps=steps)
@@ -136,13 +170,22 @@ def test_a_worker_without_tools(coevolve):
     env = f"{FRAIL} toolless"
     result = coevolve("explore", "--env", env, "--mode", "random", "--episodes", 1, check=False)
     assert result.returncode == 69 and b"describes no tools" in result.stderr
-    coevolve("rollout", "--env", env, "--policy", "random", stdin=jsonl.encode(task("hill", env)).decode())
+    coevolve(
+        "rollout",
+        "--env",
+        env,
+        "--policy",
+        "random",
+        stdin=jsonl.encode(task("hill", env)).decode(),
+    )
 
 
 def test_a_file_beside_a_split_is_refused(coevolve, tmp_path):
     """The file would not be read: exit 2."""
     for command in (["rollout"], ["evaluate", "--policy", "nothing"]):
-        result = coevolve(*command, "--env", "desk", "--split", "heldout", tmp_path / "tasks.jsonl", check=False)
+        result = coevolve(
+            *command, "--env", "desk", "--split", "heldout", tmp_path / "tasks.jsonl", check=False
+        )
         assert result.returncode == 2 and b"name no file" in result.stderr
 
 
@@ -150,7 +193,8 @@ def test_another_version_is_refused_or_one_warning(coevolve, tmp_path):
     """Records of another version of the environment: exit 2 in every stage that plays them, with --any-version a line a stage."""
     jsonl.write(tmp_path / "in", [task(place, env_version="0.9") for place in ("hill", "plain")])
     jsonl.write(
-        tmp_path / "ex", [msgspec.structs.replace(exploration(p), env_version="0.9") for p in ("hill", "plain")]
+        tmp_path / "ex",
+        [msgspec.structs.replace(exploration(p), env_version="0.9") for p in ("hill", "plain")],
     )
     evaluate = ["evaluate", "--policy", "nothing", tmp_path / "in"]
     for command in (
@@ -168,18 +212,27 @@ def test_another_version_is_refused_or_one_warning(coevolve, tmp_path):
 def test_signals_of_another_version_are_refused(coevolve, tmp_path):
     """Guided exploration begins where the signal's task begins."""
     signal = Signal(
-        id="s", kind="rare", task_id="t", env=FRAIL, statistic=Statistic("x", 1), task=task("hill", env_version="0.9")
+        id="s",
+        kind="rare",
+        task_id="t",
+        env=FRAIL,
+        statistic=Statistic("x", 1),
+        task=task("hill", env_version="0.9"),
     )
     jsonl.write(tmp_path / "s", [signal])
     guided = ["explore", tmp_path / "s", "--env", FRAIL, "--episodes", 1]
     refused = coevolve(*guided, check=False)
     assert refused.returncode == 2 and b"--any-version" in refused.stderr
-    assert b"made with version 0.9; version 1 is running" in coevolve(*guided, "--any-version").stderr
+    assert (
+        b"made with version 0.9; version 1 is running" in coevolve(*guided, "--any-version").stderr
+    )
 
 
 def test_deaths_of_one_kind_are_told_once_without_control_characters(coevolve, tmp_path):
     """Three workers die with coloured words on stderr: one warning, escaped."""
-    jsonl.write(tmp_path / "in", [task(place) for place in ("hill", "cliff 1", "cliff 2", "cliff 3")])
+    jsonl.write(
+        tmp_path / "in", [task(place) for place in ("hill", "cliff 1", "cliff 2", "cliff 3")]
+    )
     result = coevolve("rollout", tmp_path / "in", "--env", FRAIL, check=False)
     assert result.returncode == 75
     assert result.stderr.count(b"trying once more") == 1 and b"\\x1b[31mfell" in result.stderr
@@ -194,7 +247,9 @@ def test_nothing_read_is_not_all_valid(coevolve):
 def test_an_environment_that_cannot_start_is_no_setting(coevolve, tmp_path):
     """After a wrong --env the right one is taken."""
     jsonl.write(tmp_path / "in", [task("hill")])
-    wrong = coevolve("rollout", tmp_path / "in", "--env", "desk", "-o", tmp_path / "out", check=False)
+    wrong = coevolve(
+        "rollout", tmp_path / "in", "--env", "desk", "-o", tmp_path / "out", check=False
+    )
     assert wrong.returncode == 2
     coevolve("rollout", tmp_path / "in", "--env", FRAIL, "-o", tmp_path / "out")
 
@@ -202,7 +257,12 @@ def test_an_environment_that_cannot_start_is_no_setting(coevolve, tmp_path):
 def test_an_unknown_policy_is_told_what_there_is(coevolve, tmp_path):
     """The whole reason, and the known ones."""
     result = coevolve(
-        "rollout", "--policy", "nosuch", stdin=jsonl.encode(task("hill")).decode(), check=False, env=OFFLINE
+        "rollout",
+        "--policy",
+        "nosuch",
+        stdin=jsonl.encode(task("hill")).decode(),
+        check=False,
+        env=OFFLINE,
     )
     assert result.returncode in (2, 69) and result.stderr.count(b"\n") == 1
     assert b"solution, nothing, hollow, random" in result.stderr and b"--base-url" in result.stderr

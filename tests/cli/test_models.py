@@ -45,7 +45,18 @@ def tasks(tmp_path) -> Path:
 def rollout(tasks: Path, server: ScriptedServer, folder: Path, *more: object) -> list[str]:
     """The command line; journal, run directory and output are in the folder."""
     where = ["--journal", folder / "journal", "--run", folder / "run", "-o", folder / "out.jsonl"]
-    options = ["--env", SHOP, "--model", "m", "--base-url", server.url, "-k", SAMPLES, "--concurrency", 3]
+    options = [
+        "--env",
+        SHOP,
+        "--model",
+        "m",
+        "--base-url",
+        server.url,
+        "-k",
+        SAMPLES,
+        "--concurrency",
+        3,
+    ]
     return [*map(str, ["rollout", tasks, *options, *where, *more])]
 
 
@@ -99,7 +110,9 @@ def test_a_server_that_never_says_anything(tasks, tmp_path, coevolve, fault, com
     with ScriptedServer(shop, {n: FAULTS[fault] for n in range(99)}) as server:
         line = [command if word == "rollout" else word for word in rollout(tasks, server, tmp_path)]
         first = coevolve(*line, check=False)
-        assert first.returncode == 75 and b"answers of the server were empty or broken" in first.stderr, first.stderr
+        assert (
+            first.returncode == 75 and b"answers of the server were empty or broken" in first.stderr
+        ), first.stderr
         server.faults = {}
         again = coevolve(*line)
         assert again.returncode == 0 and server.answered > 0
@@ -113,12 +126,18 @@ def test_budget_totals_and_offline(tasks, tmp_path, coevolve, uninterrupted):
     codes = []
     with ScriptedServer(shop) as server:
         while not codes or codes[-1] == 5:
-            result = coevolve(*rollout(tasks, server, tmp_path, "--max-calls", 10, "--prices", prices), check=False)
+            result = coevolve(
+                *rollout(tasks, server, tmp_path, "--max-calls", 10, "--prices", prices),
+                check=False,
+            )
             codes.append(result.returncode)
             assert result.returncode == 0 or b"--max-calls 10 reached" in result.stderr
         assert codes == [5] * ((calls - 1) // 10) + [0] and server.answered == calls
     assert (tmp_path / "out.jsonl").read_bytes() == expected
-    lines = [json.loads(line) for line in (tmp_path / "run" / "model_calls.jsonl").read_bytes().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "model_calls.jsonl").read_bytes().splitlines()
+    ]
     assert sum(line["paid"]["calls"] for line in lines) == calls
     assert sum(line["paid"]["cost"] for line in lines) > 0 and lines[-1]["kept"] == TASKS * SAMPLES
     (tmp_path / "out.jsonl").unlink()
@@ -133,7 +152,18 @@ def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
     settings = tmp_path / "settings.toml"
     with ScriptedServer(shop) as server:
         settings.write_text(f'[evaluate]\nbase-url = "{server.url}"\nmax-calls = 3\n')
-        command = ["evaluate", tasks, "--env", SHOP, "--model", "m", "--config", settings, "--by", "none"]
+        command = [
+            "evaluate",
+            tasks,
+            "--env",
+            SHOP,
+            "--model",
+            "m",
+            "--config",
+            settings,
+            "--by",
+            "none",
+        ]
         environment = {**os.environ, "COEVOLVE_EVALUATE_JOURNAL": str(tmp_path / "journal")}
         assert coevolve(*command, check=False, env=environment).returncode == 5
         environment["COEVOLVE_EVALUATE_MAX_CALLS"] = "1000"
@@ -142,8 +172,13 @@ def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
     assert record["success"] == 1.0
     totals = json.loads((tmp_path / "run" / "model_calls.jsonl").read_bytes())
     assert totals["stage"] == "evaluate" and totals["reused"]["calls"] == 3
-    for extra, says in (("[1]", b"takes a JSON object"), ('{"stream": true}', b"stream cannot be set")):
-        wrong = coevolve("evaluate", tasks, "--model", "m", "--request-extra", extra, "--offline", check=False)
+    for extra, says in (
+        ("[1]", b"takes a JSON object"),
+        ('{"stream": true}', b"stream cannot be set"),
+    ):
+        wrong = coevolve(
+            "evaluate", tasks, "--model", "m", "--request-extra", extra, "--offline", check=False
+        )
         assert wrong.returncode == 2 and b"--request-extra" in wrong.stderr and says in wrong.stderr
 
 
@@ -159,9 +194,17 @@ def test_the_key_is_nowhere(tasks, tmp_path, monkeypatch, coevolve):
     seen = b""
     faults = {0: BROKEN, 1: CUT, 3: HALF}
     with ScriptedServer(tell, faults) as server:
-        for lasting in (None, Fault(401), Fault(422), Fault(400), Fault(500, {"retry-after-ms": "1"})):
+        for lasting in (
+            None,
+            Fault(401),
+            Fault(422),
+            Fault(400),
+            Fault(500, {"retry-after-ms": "1"}),
+        ):
             server.faults = faults if lasting is None else {n: lasting for n in range(999)}
-            result = coevolve(*rollout(tasks, server, tmp_path, "--seed", len(server.requests)), check=False)
+            result = coevolve(
+                *rollout(tasks, server, tmp_path, "--seed", len(server.requests)), check=False
+            )
             seen += result.stdout + result.stderr
         assert {r["key"] for r in server.requests} == {f"Bearer {KEY}"}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -187,9 +230,24 @@ def test_options_that_mean_nothing(tmp_path, coevolve, options, says):
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "explore.jinja").write_text("a {{ 1/0 }}")
     given = [option.format(prompts=tmp_path / "prompts") for option in options]
-    command = ["explore", "--env", "desk", "--mode", "curious", "--base-url", "http://127.0.0.1:9/v1", *given]
-    result = coevolve(*command, "--journal", tmp_path / "j", "-o", tmp_path / "o.jsonl", check=False)
-    assert result.returncode == 2 and says in result.stderr.decode() and KEY not in result.stderr.decode()
+    command = [
+        "explore",
+        "--env",
+        "desk",
+        "--mode",
+        "curious",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        *given,
+    ]
+    result = coevolve(
+        *command, "--journal", tmp_path / "j", "-o", tmp_path / "o.jsonl", check=False
+    )
+    assert (
+        result.returncode == 2
+        and says in result.stderr.decode()
+        and KEY not in result.stderr.decode()
+    )
     assert {path.name for path in tmp_path.iterdir()} <= {"prompts", "j"}
 
 
@@ -216,8 +274,12 @@ def kills(tasks: Path, folder: Path, count: int, expected: bytes, calls: int) ->
         killed = 0
         for _ in range(count):
             left = calls - server.answered
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            target.update(at=len(server.requests) + draw.randint(1, max(1, left // 2)), pid=process.pid)
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            target.update(
+                at=len(server.requests) + draw.randint(1, max(1, left // 2)), pid=process.pid
+            )
             killed += process.wait() == -signal.SIGKILL
             target.clear()
         subprocess.run(command, check=True, capture_output=True)
@@ -257,7 +319,9 @@ def test_interrupted(tasks, tmp_path, uninterrupted, sign, code):
         assert b"interrupted" in said.splitlines()[-1] and not (tmp_path / "out.jsonl").exists()
         server.latency = 1e-3
         subprocess.run(command, check=True, capture_output=True)
-        assert (tmp_path / "out.jsonl").read_bytes() == expected and len(server.requests) <= calls + 3
+        assert (tmp_path / "out.jsonl").read_bytes() == expected and len(
+            server.requests
+        ) <= calls + 3
 
 
 def test_the_docs_name_options_that_exist(coevolve):
@@ -265,5 +329,7 @@ def test_the_docs_name_options_that_exist(coevolve):
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     before, _, section = text.partition("## A vLLM server for one command")
     said = set(re.findall(r"--[a-z][a-z-]+", before + section.partition("\n## ")[2]))
-    known = b"".join(coevolve(verb, "--help").stdout for verb in ("rollout", "explore", "validate")).decode()
+    known = b"".join(
+        coevolve(verb, "--help").stdout for verb in ("rollout", "explore", "validate")
+    ).decode()
     assert said - set(re.findall(r"--[a-z][a-z-]+", known)) == {"--bare"}

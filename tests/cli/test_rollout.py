@@ -33,7 +33,9 @@ def records(data):
 
 def test_tasks_in_rollouts_out(tasks):
     """A pipe of tasks gives rollouts in their order; the summary counts them."""
-    result = run("rollout", "--env", SHOP, "--policy", "solution", "--samples", 2, stdin=tasks.read_bytes())
+    result = run(
+        "rollout", "--env", SHOP, "--policy", "solution", "--samples", 2, stdin=tasks.read_bytes()
+    )
     assert [r.sample for r in records(result.stdout)] == [0, 1] * 12
     assert all(r.success for r in records(result.stdout))
     assert result.stderr.splitlines()[-1] == b"rollout: read 12, wrote 24"
@@ -49,7 +51,9 @@ def test_mistakes(tasks):
     """Usage errors are one line and exit 2; --dry-run plays nothing."""
     for arguments in (["--split", "dev"], [tasks, "--env", "desk"], [tasks, "--on-error", "maybe"]):
         result = run("rollout", *arguments, check=False)
-        said = [line for line in result.stderr.splitlines() if b"records without a version" not in line]
+        said = [
+            line for line in result.stderr.splitlines() if b"records without a version" not in line
+        ]
         assert result.returncode == 2 and len(said) == 1 and result.stdout == b""
     assert b'"rollouts_per_task": 3' in run("rollout", tasks, "--samples", 3, "--dry-run").stderr
 
@@ -71,7 +75,9 @@ def test_killed_and_resumed(tmp_path):
         "-o",
         tmp_path / "out.jsonl",
     ]
-    process = subprocess.Popen([*COEVOLVE, *map(str, arguments)], stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [*COEVOLVE, *map(str, arguments)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
     journal = tmp_path / "out.jsonl.journal"
     while not (journal.exists() and journal.read_bytes().count(b"\n") >= 2):
         assert process.poll() is None

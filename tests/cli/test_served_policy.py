@@ -71,12 +71,20 @@ def test_the_next_policy_is_asked_anew(tasks, tmp_path, coevolve):
         server.answer = lambda _: "the second"
         second = ready(run, 2, server.url)
         after = coevolve(*rollout(tasks, second)).stdout
-        assert len(server.requests) == 2 * CALLS and {request["model"] for request in server.requests} == {MODEL}
+        assert len(server.requests) == 2 * CALLS and {
+            request["model"] for request in server.requests
+        } == {MODEL}
         stale = coevolve(*rollout(tasks, first), check=False)
         assert stale.returncode == 2 and str(second.resolve()) in stale.stderr.decode()
-        assert coevolve(*rollout(tasks, first, "--offline")).stdout == before and len(server.requests) == 2 * CALLS
+        assert (
+            coevolve(*rollout(tasks, first, "--offline")).stdout == before
+            and len(server.requests) == 2 * CALLS
+        )
     assert b"the first" in before and b"the second" in after and b"the first" not in after
-    assert [names(before).pop()[:20], names(after).pop()[:20]] == ["/models/weak@step-2@", "/models/weak@step-4@"]
+    assert [names(before).pop()[:20], names(after).pop()[:20]] == [
+        "/models/weak@step-2@",
+        "/models/weak@step-4@",
+    ]
 
 
 def test_two_runs_of_one_model(tasks, tmp_path, coevolve):
@@ -109,7 +117,9 @@ def test_the_trainer_goes_on_meanwhile(tasks, tmp_path, coevolve):
 
     with ScriptedServer(answer) as server:
         file = ready(tmp_path / "run", 1, server.url)
-        result = coevolve(*rollout(tasks, file, "--concurrency", 1, "-o", tmp_path / "o.jsonl"), check=False)
+        result = coevolve(
+            *rollout(tasks, file, "--concurrency", 1, "-o", tmp_path / "o.jsonl"), check=False
+        )
     assert result.returncode == 69 and b"is no longer at its server" in result.stderr
     kept = b"".join(path.read_bytes() for path in (tmp_path / "journal").glob("*.jsonl"))
     assert b"number 2" in kept and b"number 3" not in kept and not (tmp_path / "o.jsonl").exists()
@@ -134,7 +144,11 @@ def test_files_that_are_none(tasks, tmp_path, coevolve, text, says):
     if text not in (None, "folder"):
         file.write_text(text)
     result = coevolve(*rollout(tasks, file, "-o", tmp_path / "o.jsonl"), check=False)
-    assert result.returncode == 2 and says in result.stderr.decode() and b"Traceback" not in result.stderr
+    assert (
+        result.returncode == 2
+        and says in result.stderr.decode()
+        and b"Traceback" not in result.stderr
+    )
     assert not list(tmp_path.glob("o.jsonl*"))
 
 

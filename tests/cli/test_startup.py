@@ -11,7 +11,18 @@ import pytest
 
 from coevolve_cli.commands import COMMANDS
 
-HEAVY = ("torch", "transformers", "openai", "numpy", "pydantic", "rich", "jinja2", "verl", "vllm", "ray")
+HEAVY = (
+    "torch",
+    "transformers",
+    "openai",
+    "numpy",
+    "pydantic",
+    "rich",
+    "jinja2",
+    "verl",
+    "vllm",
+    "ray",
+)
 PROBE = """
 import sys
 sys.argv = ["coevolve", *{argv!r}]
@@ -24,7 +35,9 @@ print(sorted(m for m in {heavy!r} if m in sys.modules), file=sys.stderr)
 def imported(*argv: str, stdin: bytes = b"", heavy: tuple[str, ...] = HEAVY) -> str:
     """The heavy modules that a command has loaded by its end."""
     code = PROBE.format(argv=list(argv), heavy=heavy)
-    result = subprocess.run([sys.executable, "-c", code], input=stdin, capture_output=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], input=stdin, capture_output=True, check=True
+    )
     return result.stderr.decode().strip().splitlines()[-1]
 
 
@@ -63,7 +76,12 @@ def test_help_costs_little_cpu():
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_has_help_with_examples(verb: str):
     """Each verb explains itself, with at least one example, on stdout, exit 0."""
-    result = subprocess.run([sys.executable, "-m", "coevolve_cli.main", verb, "--help"], capture_output=True)
+    result = subprocess.run(
+        [sys.executable, "-m", "coevolve_cli.main", verb, "--help"], capture_output=True
+    )
     assert result.returncode == 0
     assert b"Usage:" in result.stdout
-    assert b"coevolve " + verb.encode() in result.stdout.split(b"Usage:")[1].split(b"\n", 1)[1] or verb == "env"
+    assert (
+        b"coevolve " + verb.encode() in result.stdout.split(b"Usage:")[1].split(b"\n", 1)[1]
+        or verb == "env"
+    )

@@ -35,7 +35,9 @@ def test_output_file_appears_whole_or_not_at_all(tmp_path: Path):
     """A bad line leaves the named output and its old content alone, and no temporary file."""
     out = tmp_path / "out.jsonl"
     out.write_text("old\n")
-    result = run(*MERGE, "-o", out, stdin=tasks(3) + b'{"schema":"coevolve.task/1","id":3}\n', check=False)
+    result = run(
+        *MERGE, "-o", out, stdin=tasks(3) + b'{"schema":"coevolve.task/1","id":3}\n', check=False
+    )
     assert result.returncode == 3
     assert b"stdin:4:" in result.stderr
     assert out.read_text() == "old\n"
@@ -45,16 +47,22 @@ def test_output_file_appears_whole_or_not_at_all(tmp_path: Path):
 def test_full_disk_is_74_and_one_line():
     """/dev/full gives exit 74 and one clear line."""
     with open("/dev/full", "wb") as full:
-        result = subprocess.run([*COEVOLVE, *MERGE], input=tasks(3), stdout=full, stderr=subprocess.PIPE)
+        result = subprocess.run(
+            [*COEVOLVE, *MERGE], input=tasks(3), stdout=full, stderr=subprocess.PIPE
+        )
     assert result.returncode == 74
-    assert result.stderr.decode().strip() == "coevolve: cannot write output: No space left on device"
+    assert (
+        result.stderr.decode().strip() == "coevolve: cannot write output: No space left on device"
+    )
 
 
 def test_closed_pipe_is_silent_and_dies_of_sigpipe():
     """`| head -1` ends the command quietly with SIGPIPE, as any Unix filter."""
     command = " ".join(f"'{part}'" for part in [*COEVOLVE, *MERGE])
     script = f"{command} 2>err | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
-    result = subprocess.run(["bash", "-c", script.replace("2>err", "")], input=tasks(20000), capture_output=True)
+    result = subprocess.run(
+        ["bash", "-c", script.replace("2>err", "")], input=tasks(20000), capture_output=True
+    )
     assert result.stdout.split() == [b"1", b"141"]
     assert result.stderr == b""
 
@@ -62,7 +70,9 @@ def test_closed_pipe_is_silent_and_dies_of_sigpipe():
 def test_skip_counts_and_keeps_rejects(tmp_path: Path):
     """--on-error skip goes on, counts, and keeps the bad lines verbatim with the reason."""
     rejects = tmp_path / "rejects.jsonl"
-    result = run(*MERGE, "--on-error", "skip", "--rejects", rejects, stdin=task(1) + b"{torn\n" + task(2))
+    result = run(
+        *MERGE, "--on-error", "skip", "--rejects", rejects, stdin=task(1) + b"{torn\n" + task(2)
+    )
     assert len(result.stdout.splitlines()) == 2
     assert b"read 2, wrote 2, skipped 1" in result.stderr
     kept = json.loads(rejects.read_text())
@@ -97,7 +107,10 @@ def test_interrupt_is_130_and_terminate_is_143():
     """Ctrl-C and SIGTERM end a waiting command with one line and the documented codes."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         process = subprocess.Popen(
-            [*COEVOLVE, *MERGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*COEVOLVE, *MERGE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         process.stdin.write(task(1))
         process.stdin.flush()
@@ -115,7 +128,12 @@ def test_config_file_environment_and_flag_in_order(tmp_path: Path):
     bad = task(1) + b"{torn\n"
     assert run("merge", "--unvalidated", "--config", config, stdin=bad).returncode == 0
     env = {**os.environ, "COEVOLVE_MERGE_ON_ERROR": "fail"}
-    assert run("merge", "--unvalidated", "--config", config, stdin=bad, check=False, env=env).returncode == 3
+    assert (
+        run(
+            "merge", "--unvalidated", "--config", config, stdin=bad, check=False, env=env
+        ).returncode
+        == 3
+    )
     flags = ["merge", "--unvalidated", "--config", config, "--on-error", "skip"]
     assert run(*flags, stdin=bad, env=env).returncode == 0
     config.write_text("[merge]\non-eror = 1\n")
@@ -151,7 +169,11 @@ def test_a_file_named_twice_is_refused_untouched(tmp_path: Path, option: str):
     path, link = tmp_path / "in.jsonl", tmp_path / "link"
     path.write_bytes(tasks(2))
     link.symlink_to(path)
-    for arguments in ([path, option, path], [path, option, link], [path, option, tmp_path / "o", "-o", tmp_path / "o"]):
+    for arguments in (
+        [path, option, path],
+        [path, option, link],
+        [path, option, tmp_path / "o", "-o", tmp_path / "o"],
+    ):
         result = run("validate", *arguments, check=False)
         assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
         assert b"named twice" in result.stderr
@@ -170,7 +192,8 @@ def test_the_output_may_be_the_input(tmp_path: Path):
 
 @pytest.mark.parametrize("verb", ["merge", "abstract", "validate"])
 @pytest.mark.parametrize(
-    ("name", "code"), [("", 2), (".", 2), ("/etc/passwd/x", 74), ("/proc/x/y", 74), ("/dev/null", 0)]
+    ("name", "code"),
+    [("", 2), (".", 2), ("/etc/passwd/x", 74), ("/proc/x/y", 74), ("/dev/null", 0)],
 )
 def test_what_cannot_be_an_output(tmp_path: Path, verb: str, name: str, code: int):
     """One line, the documented code and no journal, for commands with a journal and without."""
@@ -218,7 +241,10 @@ def test_messages_never_mix_with_records(tmp_path: Path):
     assert (result.returncode, (tmp_path / "out").read_bytes()) == (0, tasks(2))
     result = shell("$C nowhere 2>&-")
     assert (result.returncode, result.stdout) == (2, b"")
-    assert shell("$COEVOLVE --help | true; echo ${PIPESTATUS[0]} >&2").stderr.split() in ([b"141"], [b"0"])
+    assert shell("$COEVOLVE --help | true; echo ${PIPESTATUS[0]} >&2").stderr.split() in (
+        [b"141"],
+        [b"0"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,7 +284,9 @@ except BaseException as error:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)], ids=["INT", "TERM", "HUP"]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)],
+    ids=["INT", "TERM", "HUP"],
 )
 def test_a_signal_is_what_ended_it_whatever_a_library_says(tmp_path: Path, number: int, code: int):
     """During the first import already; what a library makes of it doesn't count, and a repeat changes nothing."""
@@ -277,7 +305,9 @@ def test_a_signal_is_what_ended_it_whatever_a_library_says(tmp_path: Path, numbe
 def test_a_signal_that_the_parent_ignores_stays_ignored():
     """nohup is respected."""
     process = subprocess.Popen(
-        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COEVOLVE, *MERGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COEVOLVE, *MERGE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     process.stdin.write(tasks(1))
     process.stdin.flush()
@@ -294,8 +324,13 @@ def test_the_end_of_a_file_is_no_ctrl_d():
         "def torn(*_): raise EOFError('Ran out of input')\n"
         "verb.merge = torn; sys.argv[1:] = ['merge']; main()\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True)
-    assert (result.returncode, result.stderr) == (1, b"coevolve: a file ends too early: Ran out of input\n")
+    result = subprocess.run(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert (result.returncode, result.stderr) == (
+        1,
+        b"coevolve: a file ends too early: Ran out of input\n",
+    )
 
 
 def test_an_event_loop_does_not_keep_a_signal():
@@ -308,5 +343,7 @@ def test_an_event_loop_does_not_keep_a_signal():
         "    await asyncio.sleep(60)\n"
         "verb.merge = lambda *_: asyncio.run(work()); sys.argv[1:] = ['merge']; main()\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    result = subprocess.run(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=30
+    )
     assert (result.returncode, result.stderr.count(b"\n")) == (143, 1), result.stderr

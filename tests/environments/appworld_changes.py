@@ -27,8 +27,16 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("spotify", "add_to_queue", {"song_id": 1}),
     ("spotify", "set_volume", {"volume": 7}),
     ("spotify", "download_song", {"song_id": 1}),
-    ("venmo", "create_transaction", {"receiver_email": "$friend", "amount": 3.5, "description": "tea"}),
-    ("venmo", "create_payment_request", {"user_email": "$friend", "amount": 4.0, "description": "cake"}),
+    (
+        "venmo",
+        "create_transaction",
+        {"receiver_email": "$friend", "amount": 3.5, "description": "tea"},
+    ),
+    (
+        "venmo",
+        "create_payment_request",
+        {"user_email": "$friend", "amount": 4.0, "description": "cake"},
+    ),
     ("venmo", "remove_friend", {"user_email": "$friend"}),
     ("simple_note", "create_note", {"title": "t", "content": "c", "tags": ["b", "a"]}),
     ("simple_note", "update_note", {"note_id": "$note_id", "pinned": True}),
@@ -42,11 +50,23 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("splitwise", "create_group", {"name": "Trip", "member_emails": ["$friend"]}),
     ("file_system", "create_file", {"file_path": "~/a.txt", "content": "one"}),
     ("file_system", "create_directory", {"directory_path": "~/d/"}),
-    ("file_system", "move_file", {"source_file_path": "~/a.txt", "destination_file_path": "~/d/b.txt"}),
-    ("phone", "create_alarm", {"time": "07:30", "label": "up", "repeat_days": ["monday", "friday"]}),
+    (
+        "file_system",
+        "move_file",
+        {"source_file_path": "~/a.txt", "destination_file_path": "~/d/b.txt"},
+    ),
+    (
+        "phone",
+        "create_alarm",
+        {"time": "07:30", "label": "up", "repeat_days": ["monday", "friday"]},
+    ),
     ("phone", "send_text_message", {"phone_number": "$phone", "message": "hi"}),
     ("gmail", "send_email", {"email_addresses": ["$friend"], "subject": "s", "body": "b"}),
-    ("gmail", "create_draft", {"recipient_email_addresses": ["$friend"], "subject": "s", "body": "b"}),
+    (
+        "gmail",
+        "create_draft",
+        {"recipient_email_addresses": ["$friend"], "subject": "s", "body": "b"},
+    ),
     ("amazon", "add_product_to_cart", {"product_id": 1, "quantity": 2}),
     ("amazon", "add_product_to_wish_list", {"product_id": 2}),
     ("amazon", "delete_product_from_cart", {"product_id": 1}),
@@ -62,7 +82,10 @@ class Hand:
         self._tokens: dict[str, str] = {}
         self._known: dict[str, Any] = {}
         self.errors: list[list[str]] = []
-        accounts, profile = self._ask("supervisor", "show_account_passwords"), self._ask("supervisor", "show_profile")
+        accounts, profile = (
+            self._ask("supervisor", "show_account_passwords"),
+            self._ask("supervisor", "show_profile"),
+        )
         self._passwords = {row["account_name"]: row["password"] for row in accounts}
         self._profile = profile
         contact = self.call("phone", "search_contacts", {"query": ""})[0]
@@ -72,9 +95,13 @@ class Hand:
     def call(self, app: str, api: str, arguments: dict[str, Any]) -> Any:
         if app != "supervisor" and app not in self._tokens:
             name = self._profile["phone_number" if app == "phone" else "email"]
-            self._tokens[app] = self._ask(app, "login", username=name, password=self._passwords[app])["access_token"]
+            self._tokens[app] = self._ask(
+                app, "login", username=name, password=self._passwords[app]
+            )["access_token"]
         token = {"access_token": self._tokens[app]} if app in self._tokens else {}
-        value = self._ask(app, api, **{key: self._filled(value) for key, value in arguments.items()}, **token)
+        value = self._ask(
+            app, api, **{key: self._filled(value) for key, value in arguments.items()}, **token
+        )
         if isinstance(value, dict):
             self._known |= {f"${key}": item for key, item in value.items() if key.endswith("_id")}
         return value
@@ -108,7 +135,9 @@ def main(root: str, base: str) -> None:
     with tempfile.TemporaryDirectory() as saved:
         world.save(f"{saved}/dbs")
         compared = theirs(base, f"{saved}/dbs")
-    print(json.dumps({"ours": ours(world), "theirs": compared, "errors": hand.errors, "steps": steps}))
+    print(
+        json.dumps({"ours": ours(world), "theirs": compared, "errors": hand.errors, "steps": steps})
+    )
 
 
 def ours(world: Any) -> dict[str, list[int]]:
@@ -131,11 +160,18 @@ def theirs(base: str, saved: str) -> dict[str, list[int]]:
     apps = get_all_apps(skip_admin=True)
     start, end = get_db_home_path("memory", "task_input", base), get_db_home_path("memory", "test")
     disk = get_db_home_path("disk", "task_input", base)
-    before = ModelCollection.load(from_db_home_path=disk, to_db_home_path=start, load_apps=[*apps, "admin"])
-    after = ModelCollection.load(from_db_home_path=saved, to_db_home_path=end, load_apps=[*apps, "admin"])
+    before = ModelCollection.load(
+        from_db_home_path=disk, to_db_home_path=start, load_apps=[*apps, "admin"]
+    )
+    after = ModelCollection.load(
+        from_db_home_path=saved, to_db_home_path=end, load_apps=[*apps, "admin"]
+    )
     pair = ModelCollectionPair(start, before, end, after)
     changed = {name: pair.changed_records(name) for name in sorted(pair.changed_model_names())}
-    return {name: [len(added), len(removed), len(updated)] for name, (added, updated, removed) in changed.items()}
+    return {
+        name: [len(added), len(removed), len(updated)]
+        for name, (added, updated, removed) in changed.items()
+    }
 
 
 if __name__ == "__main__":

@@ -144,4 +144,11 @@ APIS = [
 ]
 """Other people's tokens, undocumented routes, the clock, random draws."""
 
-KINDS = {"answers": ANSWERS, "files": FILES, "processes": PROCESSES, "network": NETWORK, "wires": WIRES, "apis": APIS}
+KINDS = {
+    "answers": ANSWERS,
+    "files": FILES,
+    "processes": PROCESSES,
+    "network": NETWORK,
+    "wires": WIRES,
+    "apis": APIS,
+}

@@ -20,7 +20,9 @@ from appworld.evaluator import Metric
 def play(id_: str, experiment: str, act: bool) -> tuple[bool, int]:
     with AppWorld(task_id=id_, experiment_name=experiment, ground_truth_mode="full") as world:
         if act:
-            world.execute(world.task.ground_truth.compiled_solution_code + "\nsolution(apis, requester)")
+            world.execute(
+                world.task.ground_truth.compiled_solution_code + "\nsolution(apis, requester)"
+            )
         else:
             world.execute("apis.supervisor.complete_task()")
         judged = world.evaluate()

@@ -20,10 +20,17 @@ DONE = "apis.supervisor.complete_task()"
 
 def own(pool: Pool, name: str) -> Task:
     """One of the data's own tasks."""
-    return next(task for split in pool.description.splits for task in pool.tasks(split) if task.start.name == name)
+    return next(
+        task
+        for split in pool.description.splits
+        for task in pool.tasks(split)
+        if task.start.name == name
+    )
 
 
-def opened(pool: Pool, name: str = BASE, query: list[str] | None = None, config: bool = False) -> Session:
+def opened(
+    pool: Pool, name: str = BASE, query: list[str] | None = None, config: bool = False
+) -> Session:
     start = Start(config={"base": name}) if config else Start(name=name)
     (session,) = pool.open([start], [query])
     assert not isinstance(session, Fault), session

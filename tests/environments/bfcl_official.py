@@ -14,7 +14,13 @@ from bfcl_parity import fresh, official, official_verdict, text
 for line in sys.stdin:
     request = json.loads(line)
     entry, reply = request["entry"], {}
-    arguments = entry["initial_config"], entry["involved_classes"], "policy", entry["id"], "long_context" in entry["id"]
+    arguments = (
+        entry["initial_config"],
+        entry["involved_classes"],
+        "policy",
+        entry["id"],
+        "long_context" in entry["id"],
+    )
     reply["outputs"] = [
         official.execute_multi_turn_func_call([text(action) for action in turn], *arguments)[0]
         for turn in request["turns"]

@@ -42,9 +42,18 @@ from coevolve.environments.workers.bfcl.worker import official_scene
 
 POST = data.source("TwitterAPI").TwitterAPI.post_tweet
 TRAVEL = data.source("TravelAPI")
-TABLES = {name: copy.deepcopy(getattr(TRAVEL, name)) for name in ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION")}
+TABLES = {
+    name: copy.deepcopy(getattr(TRAVEL, name))
+    for name in ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION")
+}
 KINDS = "drop swap double replace argument reads empty reverse foreign number text type name tweet".split()
-READS = ("pwd", "trading_get_login_status", "get_all_credit_cards", "list_users", "check_tire_pressure")
+READS = (
+    "pwd",
+    "trading_get_login_status",
+    "get_all_credit_cards",
+    "list_users",
+    "check_tire_pressure",
+)
 TWEETS = [
     {"tool": "post_tweet", "arguments": {"content": "hi"}},
     {"tool": "mention", "arguments": {"tweet_id": 10, "mentioned_usernames": ["@bob"]}},
@@ -64,7 +73,11 @@ def raw_answers(category: str) -> dict[str, list[list[str]]]:
 
 def fresh(model: str) -> None:
     """Makes the official process as good as new: it keeps its objects, default lists and tables for ever."""
-    for name in [name for name in vars(official) if name.startswith(f"{model}_") and name.endswith("_instance")]:
+    for name in [
+        name
+        for name in vars(official)
+        if name.startswith(f"{model}_") and name.endswith("_instance")
+    ]:
         del vars(official)[name]
     for found in POST.__defaults__:
         found.clear()
@@ -80,7 +93,12 @@ def outputs(category: str) -> dict:
         sessions = {mode: Session(official_scene(entry, mode == "strict")) for mode in different}
         for number, (turn, actions) in enumerate(zip(raw[name], data.answer(name), strict=True)):
             theirs, _ = official.execute_multi_turn_func_call(
-                turn, entry["initial_config"], entry["involved_classes"], "policy", name, category == "long_context"
+                turn,
+                entry["initial_config"],
+                entry["involved_classes"],
+                "policy",
+                name,
+                category == "long_context",
             )
             for mode, session in sessions.items():
                 ours = [session.step(number, action)["observation"] for action in actions]
@@ -91,7 +109,9 @@ def outputs(category: str) -> dict:
     return {"calls": calls, "different": different, "digest": digest.hexdigest()[:16]}
 
 
-def mutate(draw: random.Random, turns: list[list[dict]], pool: dict[str, list[dict]]) -> tuple[str, list[list[dict]]]:
+def mutate(
+    draw: random.Random, turns: list[list[dict]], pool: dict[str, list[dict]]
+) -> tuple[str, list[list[dict]]]:
     """One change of a solution, some of which change nothing that matters."""
     kind, turns = draw.choice(KINDS), copy.deepcopy(turns)
     place = draw.choice([place for place, turn in enumerate(turns) if turn])
@@ -135,7 +155,9 @@ def _change_argument(draw: random.Random, arguments: dict, kind: str) -> None:
     name = draw.choice(names)
     value = arguments[name]
     if kind == "text":
-        arguments[name] = draw.choice([f"{value} sort(x)", f"{value} (draft)", f"cd({value!r})\n\tls (now)"])
+        arguments[name] = draw.choice(
+            [f"{value} sort(x)", f"{value} (draft)", f"cd({value!r})\n\tls (now)"]
+        )
     elif kind == "type":
         arguments[name] = draw.choice([None, [value], {"x": value}, str(value), 3.5, True])
     elif isinstance(value, str):
@@ -159,7 +181,9 @@ def official_verdict(model: str, entry: dict, turns: list[list[dict]], raw: list
 def verdicts(count: int, seed: int) -> dict:
     draw = random.Random(f"parity-{seed}")
     pool: dict[str, list[dict]] = collections.defaultdict(list)
-    for action in itertools.chain.from_iterable(turn for turns in data.answers("base").values() for turn in turns):
+    for action in itertools.chain.from_iterable(
+        turn for turns in data.answers("base").values() for turn in turns
+    ):
         pool[action["tool"]].append(action)
     raw = {category: raw_answers(category) for category in data.CATEGORIES}
     tally, kinds, different = collections.Counter(), collections.Counter(), []
@@ -170,7 +194,8 @@ def verdicts(count: int, seed: int) -> dict:
         kind, turns = mutate(draw, data.answer(entry["id"]), pool)
         expected = official_verdict(f"m{number}", entry, turns, raw[category][entry["id"]])
         strict, default = (
-            judge(official_scene(entry, mode), turns, data.answer(entry["id"])) for mode in (True, False)
+            judge(official_scene(entry, mode), turns, data.answer(entry["id"]))
+            for mode in (True, False)
         )
         found = "valid" if strict.valid else strict.error
         tally[expected] += 1
@@ -188,10 +213,13 @@ def verdicts(count: int, seed: int) -> dict:
 
 
 def main(count: int = 4000, seed: int = 0) -> int:
-    report = {category: outputs(category) for category in data.CATEGORIES} | {"verdicts": verdicts(count, seed)}
+    report = {category: outputs(category) for category in data.CATEGORIES} | {
+        "verdicts": verdicts(count, seed)
+    }
     print(json.dumps(report, indent=1))
     return int(
-        bool(report["verdicts"]["different"]) or any(any(report[c]["different"].values()) for c in data.CATEGORIES)
+        bool(report["verdicts"]["different"])
+        or any(any(report[c]["different"].values()) for c in data.CATEGORIES)
     )
 
 

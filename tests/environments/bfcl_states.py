@@ -45,7 +45,9 @@ class Whole:
         if same and not first and private == self._hidden[class_]:
             return []
         self._cells[class_], self._hidden[class_] = freeze(after), private
-        text = json.dumps([sorted((list(key), value) for key, value in after.items()), private], default=str)
+        text = json.dumps(
+            [sorted((list(key), value) for key, value in after.items()), private], default=str
+        )
         self._hashes[class_] = hashlib.sha256(text.encode()).hexdigest()
         return [] if same or first else self._names[class_].effects(before, after)
 
@@ -69,18 +71,27 @@ class Whole:
         return results, different
 
 
-def random_calls(draw: random.Random, session: Session, pool: dict[str, list[dict]]) -> list[list[dict]]:
+def random_calls(
+    draw: random.Random, session: Session, pool: dict[str, list[dict]]
+) -> list[list[dict]]:
     """Two turns of calls with what a user of the start state may say, and some with a reference's own arguments."""
     scene = session.scene
     known = values(scene.classes, scene.state, session.world.instances)
-    return [[_call(draw, draw.choice(session.world.tools()), known, pool) for _ in range(15)] for _ in range(2)]
+    return [
+        [_call(draw, draw.choice(session.world.tools()), known, pool) for _ in range(15)]
+        for _ in range(2)
+    ]
 
 
-def _call(draw: random.Random, tool: str, known: dict[str, list], pool: dict[str, list[dict]]) -> dict:
+def _call(
+    draw: random.Random, tool: str, known: dict[str, list], pool: dict[str, list[dict]]
+) -> dict:
     if pool[tool] and draw.random() < 0.2:
         return draw.choice(pool[tool])
     document = data.functions()[tool][1]["parameters"]
-    options = {name: known.get(f"{tool}.{name}") or known.get(name) for name in document["properties"]}
+    options = {
+        name: known.get(f"{tool}.{name}") or known.get(name) for name in document["properties"]
+    }
     wanted = [name for name, found in options.items() if found and (name in document.get("required", []) or draw.random() < 0.5)]  # fmt: skip
     return {"tool": tool, "arguments": {name: draw.choice(options[name]) for name in wanted}}
 
@@ -88,8 +99,14 @@ def _call(draw: random.Random, tool: str, known: dict[str, list], pool: dict[str
 def main() -> None:
     draw, digest, different, steps = random.Random("states"), hashlib.sha256(), [], 0
     pool: dict[str, list[dict]] = collections.defaultdict(list)
-    answers = {name: answer for category in data.CATEGORIES for name, answer in data.answers(category).items()}
-    for action in itertools.chain.from_iterable(turn for turns in answers.values() for turn in turns):
+    answers = {
+        name: answer
+        for category in data.CATEGORIES
+        for name, answer in data.answers(category).items()
+    }
+    for action in itertools.chain.from_iterable(
+        turn for turns in answers.values() for turn in turns
+    ):
         pool[action["tool"]].append(action)
     for name, answer in answers.items():
         scene = official_scene(data.entry(name), False)
@@ -104,7 +121,9 @@ def main() -> None:
         results, wrong = whole.play(random_calls(draw, whole.session, pool))
         steps += len(results)
         different += wrong
-    print(json.dumps({"steps": steps, "different": different[:3], "digest": digest.hexdigest()[:16]}))
+    print(
+        json.dumps({"steps": steps, "different": different[:3], "digest": digest.hexdigest()[:16]})
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,16 @@ for line in sys.stdin:
     op = request["op"]
     reply = {"id": request["id"]}
     if op == "describe":
-        tools = [{"name": name, "description": "", "parameters": {"type": "object"}} for name in ("add", "odd")]
-        reply["result"] = {"name": "raw", "version": "1", "tools": tools, "protocol": 2 if mode == "future" else 1}
+        tools = [
+            {"name": name, "description": "", "parameters": {"type": "object"}}
+            for name in ("add", "odd")
+        ]
+        reply["result"] = {
+            "name": "raw",
+            "version": "1",
+            "tools": tools,
+            "protocol": 2 if mode == "future" else 1,
+        }
     elif op == "open":
         state[request["session"]] = 0
         reply["result"] = {"state": "0"}

@@ -31,7 +31,12 @@ class Strange:
             raise BadRequest("no such split")
         solution = [[{"tool": "set", "arguments": {"key": "a", "value": 1}}]]
         tasks = [
-            {"kind": "set", "query": [f"make it {n}"], "solution": solution, "start": {"config": {"n": n}}}
+            {
+                "kind": "set",
+                "query": [f"make it {n}"],
+                "solution": solution,
+                "start": {"config": {"n": n}},
+            }
             for n in range(2)
         ]
         return tasks
@@ -60,7 +65,12 @@ class Strange:
             for k, v in state.items()
             if before.get(k) != v
         ]
-        return {"observation": f"{action['tool']} on turn {turn}", "effects": effects, "state": digest(state), **result}
+        return {
+            "observation": f"{action['tool']} on turn {turn}",
+            "effects": effects,
+            "state": digest(state),
+            **result,
+        }
 
     def evaluate(self, state, task):
         if "exit" in task["tags"]:
@@ -120,7 +130,11 @@ class Strange:
         sys.exit(3)
 
     def corrupt(self, state):
-        return {"observation": "the state is broken", "error": "corrupt_state", "fatal": "corrupt_state"}
+        return {
+            "observation": "the state is broken",
+            "error": "corrupt_state",
+            "fatal": "corrupt_state",
+        }
 
     def spawn(self, state):
         return {"observation": str(subprocess.Popen(["sleep", "600"]).pid)}

@@ -42,12 +42,18 @@ def official(tmp_path: Path) -> Path:
     """A folder of data such as a user may have; it is the demo's, under an official name of a split."""
     folder = tmp_path / "mine"
     shutil.copytree(DEMO / "data", folder / "data")
-    (folder / "data" / "datasets" / "demo_train.txt").rename(folder / "data" / "datasets" / "train.txt")
+    (folder / "data" / "datasets" / "demo_train.txt").rename(
+        folder / "data" / "datasets" / "train.txt"
+    )
     return folder
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def silent(_: str) -> None:
@@ -60,11 +66,17 @@ def test_a_folder_is_taken_over_whole_and_becomes_the_chosen_root(empty, officia
         appworld_root.chosen()
     before = files(official)
     where = appworld_root.add_data(official / "data", say=silent)
-    assert where == empty / "root" == appworld_root.chosen() and files(where / "data") == files(official / "data")
+    assert where == empty / "root" == appworld_root.chosen() and files(where / "data") == files(
+        official / "data"
+    )
     inode = where.stat().st_ino
     said: list[str] = []
     appworld_root.add_data(official, say=said.append)
-    assert said == [f"this data is in {where}"] and where.stat().st_ino == inode and files(official) == before
+    assert (
+        said == [f"this data is in {where}"]
+        and where.stat().st_ino == inode
+        and files(official) == before
+    )
     assert appworld_root.missing(where) == []
 
 
@@ -89,7 +101,11 @@ def test_the_digest_has_to_be_the_one_that_is_asked_for(empty, official):
 def test_a_digest_without_data_is_refused(empty, coevolve, digest):
     """Nothing is installed under a promise that nobody checks."""
     result = coevolve("env", "install", "appworld", "--sha256", digest, check=False)
-    assert result.returncode == 2 and b"--sha256" in result.stderr and b"--data or --download" in result.stderr
+    assert (
+        result.returncode == 2
+        and b"--sha256" in result.stderr
+        and b"--data or --download" in result.stderr
+    )
     assert not empty.exists()
 
 
@@ -118,7 +134,11 @@ def test_a_bundle_is_unpacked_by_its_own_format(empty, official, tmp_path):
     environment = {**os.environ, **install.caches("appworld")}
     python = install.python("appworld")
     subprocess.run(
-        [python, "-c", PACK, official, bundle], check=True, capture_output=True, env=environment, cwd=tmp_path
+        [python, "-c", PACK, official, bundle],
+        check=True,
+        capture_output=True,
+        env=environment,
+        cwd=tmp_path,
     )
     half = tmp_path / "half.bundle"
     half.write_bytes(bundle.read_bytes()[: bundle.stat().st_size // 2])
@@ -156,25 +176,41 @@ def test_a_root_by_name_and_roots_in_forbidden_places(empty, official, tmp_path,
     assert "memory" in appworld_root.missing(tmp_path / "in-memory")[0]
 
 
-def test_check_lists_all_that_is_missing_and_where_it_belongs(empty, official, coevolve, monkeypatch):
+def test_check_lists_all_that_is_missing_and_where_it_belongs(
+    empty, official, coevolve, monkeypatch
+):
     """One line of JSON with every gap of a root and its place, also for no root at all; the worker isn't asked, exit 69."""
     data = official / "data"
     gone = [data / "base_dbs" / f"{app}.db" for app in ("phone", "spotify", "venmo", "todoist")]
-    gone += [data / "api_docs" / "standard" / "gmail.json", data / "tasks" / "payback_1" / "specs.json"]
+    gone += [
+        data / "api_docs" / "standard" / "gmail.json",
+        data / "tasks" / "payback_1" / "specs.json",
+    ]
     for path in gone:
         path.unlink()
     absent = official.parent / "absent"
-    for named, places in ((official, gone), (absent, [absent / "data"]), (None, [empty / "demo" / "data"])):
+    for named, places in (
+        (official, gone),
+        (absent, [absent / "data"]),
+        (None, [empty / "demo" / "data"]),
+    ):
         if named:
             monkeypatch.setenv(appworld_root.VARIABLE, str(named))
         else:
             monkeypatch.delenv(appworld_root.VARIABLE)
         result = coevolve("env", "check", "appworld", check=False)
-        (last,) = [entry for entry in map(json.loads, result.stdout.splitlines()) if entry["check"] == "data"]
+        (last,) = [
+            entry
+            for entry in map(json.loads, result.stdout.splitlines())
+            if entry["check"] == "data"
+        ]
         assert result.returncode == 69 and last["result"] == "failed"
         assert json.loads(result.stdout.splitlines()[-1]) == last
         assert all(f"{path} is not there" in last["detail"] for path in places)
-        assert last["detail"].count("is not there") == len(places) and "coevolve env install appworld" in last["detail"]
+        assert (
+            last["detail"].count("is not there") == len(places)
+            and "coevolve env install appworld" in last["detail"]
+        )
 
 
 def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
@@ -182,7 +218,11 @@ def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
     shutil.copytree(DEMO, empty / "demo", ignore=shutil.ignore_patterns("experiments"))
     inode, said = (empty / "demo").stat().st_ino, []
     appworld_root.build_demo(said.append)
-    assert (empty / "demo").stat().st_ino == inode and "is in" in said[0] and appworld_root.chosen() == empty / "demo"
+    assert (
+        (empty / "demo").stat().st_ino == inode
+        and "is in" in said[0]
+        and appworld_root.chosen() == empty / "demo"
+    )
     (empty / "demo" / "coevolve-root.json").unlink()
     with pytest.raises(UsageError, match="was not made by coevolve"):
         appworld_root.build_demo(silent)
@@ -192,7 +232,11 @@ def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
 def test_the_tasks_of_a_scenario_have_different_answers():
     """No number is right for two of the three, and none is so small that a blind guess would hit it."""
     answers = [
-        int((DEMO / "data" / "tasks" / f"songcount_{number}" / "ground_truth" / "answer.json").read_text())
+        int(
+            (
+                DEMO / "data" / "tasks" / f"songcount_{number}" / "ground_truth" / "answer.json"
+            ).read_text()
+        )
         for number in (1, 2, 3)
     ]
     assert len(set(answers)) == 3 and all(5 <= answer <= 12 for answer in answers)
@@ -202,7 +246,10 @@ def test_the_environment_is_its_wheels_and_keeps_its_cache_to_itself():
     """Every file of the 79 packages is its wheel's, although the apps are unpacked beside them."""
     assert install.verify("appworld") == [] and len(install.RECIPES["appworld"].requirements) == 79
     (cache,) = install.caches("appworld").values()
-    assert Path(cache).is_relative_to(install.directory(install.RECIPES["appworld"])) and Path(cache).is_dir()
+    assert (
+        Path(cache).is_relative_to(install.directory(install.RECIPES["appworld"]))
+        and Path(cache).is_dir()
+    )
 
 
 @pytest.mark.slow
@@ -216,7 +263,9 @@ def test_two_builds_are_the_same_bytes(tmp_path):
             "PYTHONHASHSEED": seed,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = launch.command(install.python("appworld"), "appworld.demo.builder", str(tmp_path / name))
+        command = launch.command(
+            install.python("appworld"), "appworld.demo.builder", str(tmp_path / name)
+        )
         subprocess.run(command, check=True, capture_output=True, env=environment)
         built.append(files(tmp_path / name))
     assert built[0] == built[1] and len(built[0]) > 300

@@ -12,7 +12,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from environments.appworld_worker import BASE, DONE, LOGIN, act, call, graded, opened, own, synthetic, verdict
+from environments.appworld_worker import (
+    BASE,
+    DONE,
+    LOGIN,
+    act,
+    call,
+    graded,
+    opened,
+    own,
+    synthetic,
+    verdict,
+)
 
 from coevolve.environments import appworld_root, install
 from coevolve.environments.client import Fault, Pool
@@ -29,7 +40,8 @@ made = apis.spotify.create_playlist(title="{TITLE}", access_token=token)["playli
 
 def add(*songs: int) -> str:
     return "".join(
-        f"apis.spotify.add_song_to_playlist(playlist_id=made, song_id={song}, access_token=token)\n" for song in songs
+        f"apis.spotify.add_song_to_playlist(playlist_id=made, song_id={song}, access_token=token)\n"
+        for song in songs
     )
 
 
@@ -51,7 +63,9 @@ RIGHT = {
     ],
     "a song taken out and put back": [
         PLAYLIST + add(*SONGS),
-        "apis.spotify.remove_song_from_playlist(playlist_id=made, song_id=2, access_token=token)\n" + add(2) + DONE,
+        "apis.spotify.remove_song_from_playlist(playlist_id=made, song_id=2, access_token=token)\n"
+        + add(2)
+        + DONE,
     ],
     "completed twice": [REFERENCE, DONE],
     "with an error on the way": [
@@ -68,11 +82,18 @@ WRONG = {
     "an item too many": [PLAYLIST + add(1, 2, 3, 4) + DONE],
     "another item": [PLAYLIST + add(1, 2, 4) + DONE],
     "another title": [REFERENCE.replace(TITLE, "Attic")],
-    "collateral damage": [PLAYLIST + add(*SONGS) + "apis.spotify.like_song(song_id=5, access_token=token)\n" + DONE],
-    "collateral damage in another app": [Call("simple_note.create_note", {"title": "a", "content": "b"}), REFERENCE],
+    "collateral damage": [
+        PLAYLIST + add(*SONGS) + "apis.spotify.like_song(song_id=5, access_token=token)\n" + DONE
+    ],
+    "collateral damage in another app": [
+        Call("simple_note.create_note", {"title": "a", "content": "b"}),
+        REFERENCE,
+    ],
     "not completed": [PLAYLIST + add(*SONGS)],
     "given up": [PLAYLIST + add(*SONGS) + "apis.supervisor.complete_task(status='fail')"],
-    "an answer where none is asked": [PLAYLIST + add(*SONGS) + "apis.supervisor.complete_task(answer='yes')"],
+    "an answer where none is asked": [
+        PLAYLIST + add(*SONGS) + "apis.supervisor.complete_task(answer='yes')"
+    ],
     "twice": [REFERENCE, REFERENCE.replace(TITLE, f"{TITLE} 2")],
 }
 
@@ -106,7 +127,9 @@ def test_changes_agree_with_appworlds_own_comparison(tmp_path: Path):
     """After dozens of writes in all apps, the worker's difference counts the rows that AppWorld's own comparison counts."""
     program = Path(__file__).with_name("appworld_changes.py")
     command = [install.python("appworld"), "-P", program, appworld_root.chosen(), BASE]
-    done = subprocess.run(command, capture_output=True, env={**os.environ, **install.caches("appworld")}, cwd=tmp_path)
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, **install.caches("appworld")}, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     found = json.loads(done.stdout)
     assert found["errors"] == [] and found["ours"] == found["theirs"]
@@ -116,8 +139,13 @@ def test_changes_agree_with_appworlds_own_comparison(tmp_path: Path):
 
 def test_calls_and_cells_reach_the_same_end(appworld: Pool):
     """A solution of calls accepts a program that does the same, and the other way round."""
-    cells = [f"{LOGIN}apis.simple_note.create_note(title='t', content='c', access_token=login('simple_note'))\n{DONE}"]
-    calls = [Call("simple_note.create_note", {"title": "t", "content": "c"}), Call("supervisor.complete_task", {})]
+    cells = [
+        f"{LOGIN}apis.simple_note.create_note(title='t', content='c', access_token=login('simple_note'))\n{DONE}"
+    ]
+    calls = [
+        Call("simple_note.create_note", {"title": "t", "content": "c"}),
+        Call("supervisor.complete_task", {}),
+    ]
     for reference, tried in ((cells, calls), (calls, cells)):
         assert verdict(appworld, synthetic(appworld, reference), tried).success
 
@@ -125,8 +153,14 @@ def test_calls_and_cells_reach_the_same_end(appworld: Pool):
 def test_every_order_of_independent_calls_is_accepted(appworld: Pool):
     """Tasks, notes, messages and payments made in any order have one canonical difference, although ids and balances shift."""
     calls = [
-        Call("venmo.create_transaction", {"receiver_email": _friend(appworld), "amount": 1.1, "description": "one"}),
-        Call("venmo.create_transaction", {"receiver_email": _friend(appworld), "amount": 2.2, "description": "two"}),
+        Call(
+            "venmo.create_transaction",
+            {"receiver_email": _friend(appworld), "amount": 1.1, "description": "one"},
+        ),
+        Call(
+            "venmo.create_transaction",
+            {"receiver_email": _friend(appworld), "amount": 2.2, "description": "two"},
+        ),
         Call("splitwise.create_group", {"name": "Trip"}),
         Call("simple_note.create_note", {"title": "t", "content": "c", "tags": ["b", "a"]}),
     ]
@@ -148,7 +182,9 @@ def test_numbers_of_own_receipts_do_not_matter(appworld: Pool):
     head = f"{LOGIN}token = login('venmo')\n{cards}"
     task = synthetic(appworld, [head + "".join(parts) + DONE])
     assert verdict(appworld, task, [head + "".join(parts[::-1]) + DONE]).success
-    assert not verdict(appworld, task, [head + "".join(parts[::-1]).replace("31", "32") + DONE]).success
+    assert not verdict(
+        appworld, task, [head + "".join(parts[::-1]).replace("31", "32") + DONE]
+    ).success
 
 
 def _friend(pool: Pool) -> str:
@@ -162,7 +198,8 @@ def test_answers_are_compared_as_appworld_does(appworld: Pool):
     """The answer is part of the end; its way of writing is not; progress needs it."""
     task = synthetic(appworld, ["apis.supervisor.complete_task(answer=3)"], "How many?")
     right = [
-        verdict(appworld, task, [f"apis.supervisor.complete_task(answer={a})"]) for a in ("3", "'3'", "'3.0'", "3.0")
+        verdict(appworld, task, [f"apis.supervisor.complete_task(answer={a})"])
+        for a in ("3", "'3'", "'3.0'", "3.0")
     ]
     assert [judged.success for judged in right] == [True] * 4
     for tried in ("apis.supervisor.complete_task(answer=4)", DONE):
@@ -186,14 +223,18 @@ def test_long_texts_are_judged_like_short_ones(appworld: Pool):
     task = own(appworld, BASE)
     session = opened(appworld)
     for round_ in range(2):
-        assert act(appworld, session, notes.replace("title=", f"title='{round_}, ' + ")).error is None
+        assert (
+            act(appworld, session, notes.replace("title=", f"title='{round_}, ' + ")).error is None
+        )
     act(appworld, session, *task.solution[0])
     judged = graded(appworld, session, task)
     assert (judged.score, judged.progress, judged.details["collateral"]) == (0.0, 0.0, True)
     appworld.close([session])
     long = [notes.replace("range(40)", "range(20)") + "\n" + DONE]
     assert verdict(appworld, synthetic(appworld, long), long).success
-    assert not verdict(appworld, synthetic(appworld, long), [long[0].replace("str(n), access", "'x', access")]).success
+    assert not verdict(
+        appworld, synthetic(appworld, long), [long[0].replace("str(n), access", "'x', access")]
+    ).success
 
 
 @pytest.mark.parametrize("kind", ["official", "state"])
@@ -244,7 +285,9 @@ def test_an_end_that_nobody_could_grade_is_the_machines_fault(tmp_path: Path):
 
 def test_doing_nothing_is_no_collateral_damage(appworld: Pool):
     """On every task of the demo data, with and without completion; nor is an answer that nobody asked for."""
-    tasks = [task for split in sorted(appworld.description.splits) for task in appworld.tasks(split)]
+    tasks = [
+        task for split in sorted(appworld.description.splits) for task in appworld.tasks(split)
+    ]
     assert len(tasks) == 18
     for place, task in enumerate(tasks):
         ends = [[DONE], ["apis.supervisor.complete_task(answer='x')"]] if place % 3 == 0 else []
@@ -253,13 +296,18 @@ def test_doing_nothing_is_no_collateral_damage(appworld: Pool):
             if cells:
                 act(appworld, session, *cells)
             judged = graded(appworld, session, task)
-            assert (judged.success, judged.details["collateral"]) == (False, False), (task.start, cells)
+            assert (judged.success, judged.details["collateral"]) == (False, False), (
+                task.start,
+                cells,
+            )
             appworld.close([session])
 
 
 GROUP = "{login}token = login('splitwise')\n{rest}" + DONE
 WITH = "group = apis.splitwise.create_group(name='Trip', member_emails={emails}, access_token=token)['group_id']\n"
-ADD = "apis.splitwise.add_member_to_group(group_id=group, user_email='{email}', access_token=token)\n"
+ADD = (
+    "apis.splitwise.add_member_to_group(group_id=group, user_email='{email}', access_token=token)\n"
+)
 DELETE = "apis.splitwise.delete_group(group_id=group, access_token=token)\n"
 
 
@@ -268,14 +316,21 @@ def test_which_notices_an_app_sends_is_its_routes_affair(appworld: Pool):
     group of strangers that is deleted again too, for they were told."""
     first, second, third = _contacts(appworld)[:3]
     together = GROUP.format(login=LOGIN, rest=WITH.format(emails=[first, second]))
-    added = GROUP.format(login=LOGIN, rest=WITH.format(emails=[]) + ADD.format(email=second) + ADD.format(email=first))
+    added = GROUP.format(
+        login=LOGIN,
+        rest=WITH.format(emails=[]) + ADD.format(email=second) + ADD.format(email=first),
+    )
     for reference, tried in ((together, added), (added, together)):
         assert verdict(appworld, synthetic(appworld, [reference]), [tried]).success
         more = tried.replace(DONE, ADD.format(email=third) + DONE)
         judged = verdict(appworld, synthetic(appworld, [reference]), [more])
         assert (judged.success, judged.details["collateral"]) == (False, True)
-        undone = GROUP.format(login=LOGIN, rest=WITH.format(emails=[third]).replace("Trip", "Oops") + DELETE)
-        judged = verdict(appworld, synthetic(appworld, [reference]), [undone.replace(DONE, ""), tried])
+        undone = GROUP.format(
+            login=LOGIN, rest=WITH.format(emails=[third]).replace("Trip", "Oops") + DELETE
+        )
+        judged = verdict(
+            appworld, synthetic(appworld, [reference]), [undone.replace(DONE, ""), tried]
+        )
         assert (judged.success, judged.details["collateral"]) == (False, True)
 
 
@@ -284,7 +339,9 @@ def test_a_notice_that_is_all_a_call_does_counts(appworld: Pool):
     session = opened(appworld)
     sent = json.loads(call(appworld, session, "venmo.show_sent_payment_requests").observation)
     appworld.close([session])
-    remind = Call("venmo.remind_payment_request", {"payment_request_id": sent[0]["payment_request_id"]})
+    remind = Call(
+        "venmo.remind_payment_request", {"payment_request_id": sent[0]["payment_request_id"]}
+    )
     end = Call("supervisor.complete_task", {})
     task = synthetic(appworld, [remind, end])
     assert verdict(appworld, task, [remind, end]).success
@@ -309,7 +366,9 @@ def test_two_worlds_interleaved_are_judged_apart(appworld: Pool):
     lines = [code, code.replace("amount=12.5", "amount=99")]
     assert lines[0] != lines[1]
     for cells in (("x = 1", "x = 2"), lines, ("print(x)", "print(x)")):
-        answers = appworld.step([(session, 0, [cell]) for session, cell in zip((right, wrong), cells, strict=True)])
+        answers = appworld.step(
+            [(session, 0, [cell]) for session, cell in zip((right, wrong), cells, strict=True)]
+        )
     assert [results[0].observation for results in answers] == ["1\n", "2\n"]
     verdicts = appworld.evaluate([(right, task), (wrong, task)])
     assert [(judged.success, judged.score) for judged in verdicts] == [(True, 1.0), (False, 0.0)]
@@ -345,7 +404,10 @@ def test_a_missing_goal_is_not_collateral_damage(appworld: Pool):
     """One of two payments leaves another balance than both, which is wrong and no damage; a third payment and a like are."""
     friend = _friend(appworld)
     pay = [
-        Call("venmo.create_transaction", {"receiver_email": friend, "amount": n, "description": str(n)})
+        Call(
+            "venmo.create_transaction",
+            {"receiver_email": friend, "amount": n, "description": str(n)},
+        )
         for n in (1, 2, 4)
     ]
     end = Call("supervisor.complete_task", {})
@@ -371,7 +433,9 @@ def test_a_missing_goal_is_not_collateral_damage(appworld: Pool):
         ("songcount_1", "complete_task(", "complete_task(status='fail', "),
     ],
 )
-def test_the_demo_tasks_are_judged_as_strictly_as_official_ones(appworld: Pool, name: str, old: str, new: str):
+def test_the_demo_tasks_are_judged_as_strictly_as_official_ones(
+    appworld: Pool, name: str, old: str, new: str
+):
     """Privacy that nobody asked for, an answer where none is wanted, and a reference that declares failure are no success."""
     task = own(appworld, name)
     (code,) = task.solution[0]

@@ -24,7 +24,9 @@ def documents() -> dict[str, dict]:
     """AppWorld's documents by `app.api`."""
     folder = appworld_root.chosen() / "data" / "api_docs" / "standard"
     files = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    return {f"{app}.{api}": document for app, apis in files.items() for api, document in apis.items()}
+    return {
+        f"{app}.{api}": document for app, apis in files.items() for api, document in apis.items()
+    }
 
 
 def keys_of(schema) -> set[str]:
@@ -77,13 +79,19 @@ def test_the_setup_of_a_program_is_the_login_of_each_app(documents):
     for variable, statement in described["setup"].items():
         tree = ast.parse(statement)
         assert [target.id for target in tree.body[0].targets] == [variable]
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        used = {
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
         assert used - {"apis", "row"} <= known
         known.add(variable)
     for name, document in documents.items():
         wanted = {parameter["name"] for parameter in document["parameters"]}
         added = described["arguments"].get(name, {})
-        assert ("access_token" in wanted) == (added.get("access_token") == f"{name.partition('.')[0]}_token")
+        assert ("access_token" in wanted) == (
+            added.get("access_token") == f"{name.partition('.')[0]}_token"
+        )
         assert ("page_limit" in wanted) == (added.get("page_limit") == str(PAGE))
         assert set(added.values()) - {str(PAGE)} <= known
 
@@ -92,7 +100,9 @@ def test_what_is_offered_has_a_language_and_the_harmless_call_changes_nothing():
     """The tables name one another's entries only."""
     assert set(OFFERED) == set(LANGUAGE)
     assert all(name.partition(".")[2].startswith(("get_", "show_")) for name, _ in HARMLESS)
-    parameters = {slot for entry in LANGUAGE.values() for t in entry.get("do", []) for slot in SLOT.findall(t)}
+    parameters = {
+        slot for entry in LANGUAGE.values() for t in entry.get("do", []) for slot in SLOT.findall(t)
+    }
     parameters |= {name for entry in LANGUAGE.values() for name in entry["takes"]}
     for key in INVENTED:
         api, _, parameter = key.rpartition(".")
@@ -103,12 +113,17 @@ def test_what_is_offered_has_a_language_and_the_harmless_call_changes_nothing():
 def test_values_come_from_the_public_apis_and_survive_their_failure():
     """Names of what is the supervisor's, no identifiers, and what is invented where an API answers nothing."""
     answers = {
-        "search_contacts": [{"first_name": "Ann", "last_name": "Bee", "email": "ann@example.com", "contact_id": 7}],
+        "search_contacts": [
+            {"first_name": "Ann", "last_name": "Bee", "email": "ann@example.com", "contact_id": 7}
+        ],
         "show_directory": ["~/a.txt", "~/b.txt"],
     }
     found = values(lambda app, api, **arguments: answers.get(api))
     assert found["venmo.search_users.query"] == ["Ann Bee"]
-    assert found["email_addresses"] == [["ann@example.com"]] and found["file_path"] == ["~/a.txt", "~/b.txt"]
+    assert found["email_addresses"] == [["ann@example.com"]] and found["file_path"] == [
+        "~/a.txt",
+        "~/b.txt",
+    ]
     assert 7 not in [value for known in found.values() for value in known]
     assert found["amount"] == INVENTED["amount"] and list(found) == sorted(found)
     bare = values(lambda app, api, **arguments: None)
@@ -136,7 +151,10 @@ def test_nothing_of_the_benchmark_lies_in_the_repository():
     root = Path(__file__).parents[2]
     folders = [root / name for name in ("coevolve", "cli", "docs", "shell", "tests")]
     files = [
-        path for folder in folders for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     ]
     real = re.compile(rb"appworld:[0-9a-f]{7}:[0-9a-f]{8}-[0-9a-f]{4}")
     for path in files:
@@ -149,5 +167,9 @@ def test_a_text_in_quotes_is_a_text_and_not_a_reference():
     """Where another app's content may stand, the quotes belong to the invented text and not to the template."""
     for name in ("file_system.create_file", "file_system.update_file", "simple_note.create_note"):
         entry = LANGUAGE[name]
-        assert "content" not in entry["literal"] and all('"{content}"' not in template for template in entry["do"])
-        assert entry["words"]["content"] == {json.dumps(text): f'"{text}"' for text in INVENTED[f"{name}.content"]}
+        assert "content" not in entry["literal"] and all(
+            '"{content}"' not in template for template in entry["do"]
+        )
+        assert entry["words"]["content"] == {
+            json.dumps(text): f'"{text}"' for text in INVENTED[f"{name}.content"]
+        }

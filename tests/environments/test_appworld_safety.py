@@ -23,7 +23,12 @@ SECRET = "the-content-of-a-file"
 
 def _fingerprint(*folders: Path) -> dict[str, str]:
     """Every file's content below the folders."""
-    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file() or path.is_symlink()]
+    files = [
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() or path.is_symlink()
+    ]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -56,9 +61,15 @@ def test_the_corpus_bites_where_nothing_is_locked(tmp_path: Path):
     mark = tmp_path / "mark"
     mark.write_text(SECRET)
     harmful = ("unlink", "rmtree", "chmod", "'w'")
-    cells = [HELPERS + cell.replace("MARK", str(mark)) for cell in FILES if not any(word in cell for word in harmful)]
+    cells = [
+        HELPERS + cell.replace("MARK", str(mark))
+        for cell in FILES
+        if not any(word in cell for word in harmful)
+    ]
     command = [install.python("appworld"), "-P", "-c", UNLOCKED, TOOLKIT]
-    done = subprocess.run(command, input=json.dumps(cells).encode(), capture_output=True, cwd=tmp_path)
+    done = subprocess.run(
+        command, input=json.dumps(cells).encode(), capture_output=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     assert sum(SECRET in text for text in json.loads(done.stdout)) >= 3
 
@@ -68,14 +79,22 @@ def test_no_attempt_gets_out(appworld: Pool, kind: str, tmp_path: Path):
     """After all attempts of a kind: no success, no secret seen, no file touched, nobody else's session changed."""
     mark = tmp_path / "mark"
     mark.write_text(SECRET)
-    root, task, worker = appworld_root.chosen(), own(appworld, BASE), appworld._slots[0]._worker._process.pid
+    root, task, worker = (
+        appworld_root.chosen(),
+        own(appworld, BASE),
+        appworld._slots[0]._worker._process.pid,
+    )
     before = _fingerprint(root, tmp_path)
     bystander, others = opened(appworld), _others(appworld)
     act(appworld, bystander, "x = 41")
     assert others
     session, said, fates = opened(appworld), [], []
     for cell in KINDS[kind]:
-        cell = cell.replace("MARK", str(mark)).replace("ROOT", str(root)).replace("PARENT", str(worker))
+        cell = (
+            cell.replace("MARK", str(mark))
+            .replace("ROOT", str(root))
+            .replace("PARENT", str(worker))
+        )
         result = act(appworld, session, f"{HELPERS}{LOGIN}OTHERS = {others}\n{cell}")
         said.append(result.observation)
         fates.append(result.fatal)
@@ -88,7 +107,9 @@ def test_no_attempt_gets_out(appworld: Pool, kind: str, tmp_path: Path):
     text = "\n".join(said)
     assert SECRET not in text and "def evaluate(" not in text and "root:x:0" not in text
     assert kind == "answers" or str(root) not in text
-    assert "stolen" not in text and "venmo_balance" not in text.replace("apis.venmo.show_venmo_balance", "")
+    assert "stolen" not in text and "venmo_balance" not in text.replace(
+        "apis.venmo.show_venmo_balance", ""
+    )
     assert kind == "wires" or not any(fates)
     assert _fingerprint(root, tmp_path) == before
     assert appworld._slots[0]._worker._process.pid == worker and os.path.exists(f"/proc/{worker}")

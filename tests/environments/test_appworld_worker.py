@@ -57,7 +57,9 @@ def test_the_data_describe_themselves(appworld: Pool):
     """All documented APIs are tools, without tokens; the test split is held out; actions are code and calls."""
     description = appworld.description
     assert len(description.tools) == 457 and description.actions == "code" and description.query
-    assert not [tool.name for tool in description.tools if "access_token" in tool.parameters["properties"]]
+    assert not [
+        tool.name for tool in description.tools if "access_token" in tool.parameters["properties"]
+    ]
     assert "demo_test" in description.held_out and "demo_train" not in description.held_out
     assert description.version.startswith(install.RECIPES["appworld"].version + "+")
     assert "canary" not in json.dumps([tool.document for tool in description.tools])
@@ -87,7 +89,9 @@ def test_the_world_tells_the_task_of_the_record(appworld: Pool):
         == "Buy\nmilk.\n\nAnd bread."
     )
     untold, named = opened(appworld, config=True), opened(appworld)
-    seed = json.loads(call(appworld, named, "supervisor.show_active_task").observation)["instruction"]
+    seed = json.loads(call(appworld, named, "supervisor.show_active_task").observation)[
+        "instruction"
+    ]
     assert seed == own(appworld, BASE).query[0]
     assert seed not in call(appworld, untold, "supervisor.show_active_task").observation
     assert told.opened.state == untold.opened.state == named.opened.state
@@ -100,7 +104,11 @@ def test_calls_log_in_by_themselves(appworld: Pool):
     session = opened(appworld)
     before = session.opened.state
     read = call(appworld, session, "venmo.show_venmo_balance")
-    assert json.loads(read.observation)["venmo_balance"] > 0 and not read.effects and read.state == before
+    assert (
+        json.loads(read.observation)["venmo_balance"] > 0
+        and not read.effects
+        and read.state == before
+    )
     made = call(appworld, session, "spotify.create_playlist", title="Porch")
     (effect,) = made.effects
     assert (effect.entity, effect.op, effect.value["title"]) == ("spotify.Playlist", "add", "Porch")
@@ -136,7 +144,10 @@ def test_the_same_actions_give_the_same_results(appworld: Pool):
     )
     first, second = opened(appworld), opened(appworld)
     results = []
-    for session, extra in ((first, []), (second, [Call("amazon.show_cart", {}), Call("phone.show_contacts", {})])):
+    for session, extra in (
+        (first, []),
+        (second, [Call("amazon.show_cart", {}), Call("phone.show_contacts", {})]),
+    ):
         results.append(act(appworld, session, *extra, cell))
     assert results[0].observation == results[1].observation and results[0].state == results[1].state
     assert results[0].effects == results[1].effects
@@ -211,10 +222,16 @@ def test_a_cell_that_breaks_its_limits_ends_its_episode(impatient: Pool, cell: s
         ("x = 'a' * (8 * 10**9)", "memory", "MemoryError"),
         ("x = []\nwhile True:\n    x.append(bytes(100 << 20))", "memory", "MemoryError"),
         ("while True: pass", "timeout", "Exception: Execution timed out after 1 seconds."),
-        ("while True: print('x' * 1000)", "timeout", "Exception: Execution timed out after 1 seconds."),
+        (
+            "while True: print('x' * 1000)",
+            "timeout",
+            "Exception: Execution timed out after 1 seconds.",
+        ),
     ],
 )
-def test_a_cell_within_reach_of_its_limits_is_told(impatient: Pool, cell: str, error: str, text: str):
+def test_a_cell_within_reach_of_its_limits_is_told(
+    impatient: Pool, cell: str, error: str, text: str
+):
     """What the interpreter can survive is an error observation, and the episode goes on."""
     session = opened(impatient)
     result = act(impatient, session, cell)
@@ -225,13 +242,22 @@ def test_a_cell_within_reach_of_its_limits_is_told(impatient: Pool, cell: str, e
 
 @pytest.mark.parametrize(
     ("error", "kind"),
-    [("'E' * (20 << 20)", "exception"), ("['E']", "exception"), ("{}", "exception"), ("'died'", "exception")]
+    [
+        ("'E' * (20 << 20)", "exception"),
+        ("['E']", "exception"),
+        ("{}", "exception"),
+        ("'died'", "exception"),
+    ]
     + [("'api_error'", "api_error"), ("None", None)],
 )
-def test_an_error_that_the_policys_process_says_has_a_known_kind(appworld: Pool, error: str, kind: str | None):
+def test_an_error_that_the_policys_process_says_has_a_known_kind(
+    appworld: Pool, error: str, kind: str | None
+):
     """Nothing of any other type, length or name reaches a record."""
     session = opened(appworld)
-    result = act(appworld, session, f"{CHANNEL}channel.send({{'text': 'x', 'error': {error}}}, 1e6)")
+    result = act(
+        appworld, session, f"{CHANNEL}channel.send({{'text': 'x', 'error': {error}}}, 1e6)"
+    )
     assert (result.error, result.observation, result.fatal) == (kind, "x", None)
     appworld.close([session])
 
@@ -273,7 +299,12 @@ def test_an_error_whose_class_is_broken_is_an_ordinary_error(appworld: Pool, bod
 
 
 @pytest.mark.parametrize(
-    "cell", [f"print({'+'.join(['1'] * 600)})", f"x = 1{'.real' * 3000}", "if 0: pass\n" + "elif 0: pass\n" * 600]
+    "cell",
+    [
+        f"print({'+'.join(['1'] * 600)})",
+        f"x = 1{'.real' * 3000}",
+        "if 0: pass\n" + "elif 0: pass\n" * 600,
+    ],
 )
 def test_a_cell_too_deep_for_the_parser_is_told(appworld: Pool, cell: str):
     """It does not run, which is no refusal of what it does, and the episode goes on."""
@@ -351,13 +382,21 @@ def test_the_tools_of_a_cell_are_those_that_ran(appworld: Pool):
         "spotify.search_artists",
         "spotify.show_song",
     ]
-    assert act(appworld, session, "never = 1").tools == act(appworld, session, "apis.spotify.show_genres(").tools == []
+    assert (
+        act(appworld, session, "never = 1").tools
+        == act(appworld, session, "apis.spotify.show_genres(").tools
+        == []
+    )
     assert call(appworld, session, "spotify.show_genres").tools is None
     appworld.close([session])
 
 
-@pytest.mark.parametrize("value", ["1", "0", "-5", "499", "1e9", "abc", "", "1000001", "9" * 5000, "²"])
-def test_an_observation_length_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, value: str):
+@pytest.mark.parametrize(
+    "value", ["1", "0", "-5", "499", "1e9", "abc", "", "1000001", "9" * 5000, "²"]
+)
+def test_an_observation_length_that_makes_no_sense_is_refused(
+    monkeypatch: pytest.MonkeyPatch, value: str
+):
     """By the variable's name, before anything starts."""
     monkeypatch.setenv("COEVOLVE_APPWORLD_OBSERVATION", value)
     with pytest.raises(UsageError, match="COEVOLVE_APPWORLD_OBSERVATION is .* 500 to 1000000"):
@@ -408,15 +447,22 @@ def test_a_cell_has_a_thousand_requests():
         assert result.observation.splitlines()[-1].startswith(
             "Exception: Number of requests exceeded the limit of 1000. "
         )
-        assert act(pool, session, "print(len(apis.supervisor.show_addresses()) >= 0)").observation == "True\n"
+        assert (
+            act(pool, session, "print(len(apis.supervisor.show_addresses()) >= 0)").observation
+            == "True\n"
+        )
 
 
 def test_long_output_is_trimmed_in_the_middle(appworld: Pool):
     """An observation has a greatest length; its beginning and end stay, with a note of what is left out."""
     session = opened(appworld)
-    result = act(appworld, session, "print('first')\nfor i in range(20000): print(i)\nprint('last')")
+    result = act(
+        appworld, session, "print('first')\nfor i in range(20000): print(i)\nprint('last')"
+    )
     assert len(result.observation) < 20100
-    assert result.observation.startswith("first\n0\n") and result.observation.endswith("19999\nlast\n")
+    assert result.observation.startswith("first\n0\n") and result.observation.endswith(
+        "19999\nlast\n"
+    )
     assert "characters …]" in result.observation
     long = act(appworld, session, "raise ValueError('y' * 10**6)").observation
     assert len(long) < 20100 and long.endswith("yyy")
@@ -425,7 +471,9 @@ def test_long_output_is_trimmed_in_the_middle(appworld: Pool):
 
 def test_output_before_an_error_can_be_kept(impatient: Pool, appworld: Pool):
     """AppWorld drops what a cell printed before its error; the option shows it."""
-    kept, dropped = (act(pool, opened(pool), "print('seen')\n1/0").observation for pool in (impatient, appworld))
+    kept, dropped = (
+        act(pool, opened(pool), "print('seen')\n1/0").observation for pool in (impatient, appworld)
+    )
     assert kept == f"seen\n{dropped}" and dropped.startswith("Execution failed. Traceback:\n")
 
 
@@ -440,7 +488,9 @@ def _tree(pool: Pool) -> list[int]:
 
 def _memory(pids: list[int]) -> float:
     """Proportional set size of processes, in MB."""
-    lines = [line for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
+    lines = [
+        line for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    ]
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 

@@ -28,7 +28,9 @@ def refusal(pool: Pool, start: Start) -> str:
 
 @pytest.mark.parametrize("class_", CLASSES)
 @pytest.mark.parametrize(("config", "says"), [([1, 2], "not a list"), (7, "not a number"), ("x", "not a text"), (None, "not null"), ({"nonsense": 1}, "has no 'nonsense'")])  # fmt: skip
-def test_no_class_takes_what_is_no_configuration_or_has_keys_that_nobody_reads(bfcl, class_, config, says):
+def test_no_class_takes_what_is_no_configuration_or_has_keys_that_nobody_reads(
+    bfcl, class_, config, says
+):
     """A list, a number, a text, null, an unknown key, for each of the eight classes."""
     found = refusal(bfcl, Start(config={"classes": [class_], "state": {class_: config}}))
     assert class_ in found and says in found
@@ -100,9 +102,15 @@ def test_what_is_no_start_is_refused(bfcl, start, says):
 def test_official_and_generated_states_pass(bfcl):
     """The environment's own entries open by name, and so do generated starts of every class, alone and together."""
     entries = [
-        task.start for split in ("base", "long_context", "miss_func", "miss_param") for task in bfcl.tasks(split)[::9]
+        task.start
+        for split in ("base", "long_context", "miss_func", "miss_param")
+        for task in bfcl.tasks(split)[::9]
     ]
-    made = [bfcl.start(f"config-{n}", [class_] if n % 2 else None) for n in range(12) for class_ in CLASSES]
+    made = [
+        bfcl.start(f"config-{n}", [class_] if n % 2 else None)
+        for n in range(12)
+        for class_ in CLASSES
+    ]
     assert [answer for answer in bfcl.open(entries + made) if isinstance(answer, Fault)] == []
 
 

@@ -30,7 +30,9 @@ LAB = Start(
                         "contents": {
                             "runs": {
                                 "type": "directory",
-                                "contents": {"one.csv": {"type": "file", "content": "t,v\n0,1\n1,3\n2,9"}},
+                                "contents": {
+                                    "one.csv": {"type": "file", "content": "t,v\n0,1\n1,3\n2,9"}
+                                },
                             }
                         },
                     }
@@ -46,8 +48,7 @@ PAIR = made(LAB, [INTO, MAKE, MOVE], [MEAN])
 
 
 @pytest.mark.parametrize(
-    ("category", "digest"),
-    [("base", "984027041d25ddff"), ("long_context", "330829a9f3814063")],
+    ("category", "digest"), [("base", "984027041d25ddff"), ("long_context", "330829a9f3814063")]
 )
 def test_reference_solutions_score_one_and_answer_as_the_official_executor(bfcl, category, digest):
     """All 200 solutions of a category succeed, and their outputs have the digest measured on the official executor."""
@@ -60,7 +61,10 @@ def test_reference_solutions_score_one_and_answer_as_the_official_executor(bfcl,
             for result in results:
                 found.update(result.observation.encode())
     grades = bfcl.evaluate(list(zip(sessions, tasks, strict=True)))
-    assert (len(tasks), {(grade.success, grade.score, grade.progress) for grade in grades}) == (200, {(True, 1.0, 1.0)})
+    assert (len(tasks), {(grade.success, grade.score, grade.progress) for grade in grades}) == (
+        200,
+        {(True, 1.0, 1.0)},
+    )
     assert found.hexdigest()[:16] == digest
     bfcl.close(sessions)
 
@@ -73,7 +77,9 @@ def test_doing_nothing_and_the_hollow_control_fail_every_base_task(bfcl):
         for session, task in zip(sessions, tasks, strict=True):
             offered = [c for c in bfcl.description.harmless if c["tool"] in session.opened.tools]
             call = Call(offered[0]["tool"], offered[0]["arguments"])
-            bfcl.step([(session, number, [call]) for number in range(len(task.query))] if hollow else [])
+            bfcl.step(
+                [(session, number, [call]) for number in range(len(task.query))] if hollow else []
+            )
         grades = bfcl.evaluate(list(zip(sessions, tasks, strict=True)))
         assert {(grade.success, grade.score) for grade in grades} == {(False, 0.0)}
         assert hollow or {grade.progress for grade in grades} == {0.0}
@@ -90,8 +96,12 @@ def test_strict_parity_outputs_and_verdicts_are_the_official_ones():
     assert sum(category["calls"] for category in categories) == 4625
     assert {n for category in categories for n in category["different"].values()} == {0}
     assert report["verdicts"]["different"] == []
-    assert min(report["verdicts"]["official"].values()) >= 20, "every kind of verdict must be among them"
-    assert min(report["verdicts"]["kinds"].values()) >= 15, "every kind of change must be among them"
+    assert min(report["verdicts"]["official"].values()) >= 20, (
+        "every kind of verdict must be among them"
+    )
+    assert min(report["verdicts"]["kinds"].values()) >= 15, (
+        "every kind of change must be among them"
+    )
 
 
 def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
@@ -102,7 +112,12 @@ def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
         right, wrong = sessions[order[0]], sessions[order[1]]
         for number, turn in enumerate(task.solution):
             for action in turn:
-                bfcl.step([(wrong, number, [Call("cd", {"folder": "archive"})]), (right, number, [action])])
+                bfcl.step(
+                    [
+                        (wrong, number, [Call("cd", {"folder": "archive"})]),
+                        (right, number, [action]),
+                    ]
+                )
         assert [graded(bfcl, s, task).score for s in (right, wrong)] == [1.0, 0.0]
 
 
@@ -114,7 +129,11 @@ def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
         ([[INTO, MAKE, MOVE, MEAN], [("pwd", {})]], True, ""),
         ([[INTO, MAKE, MOVE, MEAN], []], False, "empty_turn_model_response in turn 2"),
         ([[INTO, MAKE], [MOVE, MEAN]], False, "instance_state_mismatch in turn 1"),
-        ([[INTO, MAKE, MOVE], [("mean", {"numbers": [4, 8]})]], False, "execution_response_mismatch in turn 2"),
+        (
+            [[INTO, MAKE, MOVE], [("mean", {"numbers": [4, 8]})]],
+            False,
+            "execution_response_mismatch in turn 2",
+        ),
         ([[INTO, MAKE, MOVE], [MEAN], [("pwd", {})]], False, "force_terminated in turn 3"),
         ([[("pwd", {})] * 30 + [INTO, MAKE, MOVE], [MEAN]], True, ""),
         ([[], []], False, "empty_turn_model_response in turn 1"),
@@ -141,7 +160,12 @@ SUM = made(Start(config={"classes": ["MathAPI"], "state": {}}), [("add", {"a": 1
 def test_what_the_official_verdict_does_not_see_is_told_beside_it(bfcl):
     """Wasted calls and the wrong current folder cost nothing: so the verdict, and so the details."""
     wasteful = run(
-        bfcl, PAIR, [[Call("ls"), Call("ls"), *PAIR.solution[0], Call("cd", {"folder": ".."})], PAIR.solution[1]]
+        bfcl,
+        PAIR,
+        [
+            [Call("ls"), Call("ls"), *PAIR.solution[0], Call("cd", {"folder": ".."})],
+            PAIR.solution[1],
+        ],
     )
     assert wasteful.success and wasteful.details == {
         "calls": 7,
@@ -164,7 +188,9 @@ def test_numbers_are_compared_by_value_where_the_task_is_not_an_official_one(bfc
     """2.0 for 2, alone and in a list, is the same number, and 4 another; in an official entry the official verdict stays."""
     grades = [run(bfcl, SUM, [[Call("add", {"a": 1.0, "b": b})]]) for b in (2, 2.0, 4)]
     assert [grade.success for grade in grades] == [True, True, False]
-    assert [(grade.progress == 1.0, grade.reason == "") for grade in grades] == [(True, True)] * 2 + [(False, False)]
+    assert [(grade.progress == 1.0, grade.reason == "") for grade in grades] == [
+        (True, True)
+    ] * 2 + [(False, False)]
     total = made(SUM.start, [("sum_values", {"numbers": [4, 8, 15]})])
     lists = [[4.0, 8.0, 15.0], [4, 8.0, 15], [4.0, 8.0, 16.0], [15.0, 8.0, 4.0, 0.5]]
     assert [run(bfcl, total, [[Call("sum_values", {"numbers": n})]]).success for n in lists] == [
@@ -175,7 +201,9 @@ def test_numbers_are_compared_by_value_where_the_task_is_not_an_official_one(bfc
     ]
     task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_13")
     schemas = {name: tool.parameters for name, tool in bfcl.tools.items()}
-    turns = [[Call(c.tool, floats(c.arguments, schemas[c.tool])) for c in turn] for turn in task.solution]
+    turns = [
+        [Call(c.tool, floats(c.arguments, schemas[c.tool])) for c in turn] for turn in task.solution
+    ]
     grade = run(bfcl, task, turns)
     assert (grade.success, grade.reason) == (False, "execution_response_mismatch in turn 1")
     assert grade.details["valid_if_typed"]
@@ -195,11 +223,9 @@ def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
     short = structs.replace(task, query=task.query[:1], solution=task.solution[:1])
     long = structs.replace(task, query=[*task.query, "and again"])
     found = list(rollouts([short, task, long], make_policy("solution"), bfcl))
-    assert [(rollout.stop_reason, rollout.success, len(rollout.steps) > 0) for rollout in found] == [
-        ("env_error", False, False),
-        ("done", True, True),
-        ("env_error", False, False),
-    ]
+    assert [
+        (rollout.stop_reason, rollout.success, len(rollout.steps) > 0) for rollout in found
+    ] == [("env_error", False, False), ("done", True, True), ("env_error", False, False)]
     said = "the environment refuses it: open: the official entry multi_turn_base_0 has 4 turns of the user, not"
     assert [refusal(found[0]), refusal(found[2])] == [f"{said} 1", f"{said} 5"]
     assert isinstance(opened(bfcl, task.start), Session), "exploring it needs no turns"
@@ -208,7 +234,9 @@ def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
 def test_spoiling_the_state_costs_progress(bfcl):
     """A change that the reference does not make counts against what is right."""
     clean = run(bfcl, PAIR, [[Call(*INTO), Call(*MAKE)], []]).progress
-    spoilt = run(bfcl, PAIR, [[Call(*INTO), Call(*MAKE), Call("touch", {"file_name": "x.txt"})], []]).progress
+    spoilt = run(
+        bfcl, PAIR, [[Call(*INTO), Call(*MAKE), Call("touch", {"file_name": "x.txt"})], []]
+    ).progress
     assert spoilt < clean
 
 

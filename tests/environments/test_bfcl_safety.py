@@ -23,7 +23,9 @@ TOOLKIT = Path(__file__).parents[2]
 
 FILES = {
     "GorillaFileSystem": {
-        "root": {"top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}}
+        "root": {
+            "top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}
+        }
     }
 }
 START = Start(config={"classes": list(CLASSES), "state": FILES})
@@ -81,7 +83,12 @@ def test_arguments_are_checked_before_anything_runs(bfcl, tool, arguments, error
     """Wrong names, wrong types and what would take minutes come back as a readable refusal."""
     session = opened(bfcl, START)
     (result,) = act(bfcl, session, (tool, arguments))
-    assert (result.error, result.effects, result.fatal, result.state) == (error, [], None, session.opened.state)
+    assert (result.error, result.effects, result.fatal, result.state) == (
+        error,
+        [],
+        None,
+        session.opened.state,
+    )
     assert len(json.loads(result.observation)["error"]) > 10
 
 
@@ -111,7 +118,10 @@ ITSELF = [("cp", {"source": "d", "destination": "d"})]
 DOUBLING = [
     call
     for name in (f"e{number}" for number in range(30))
-    for call in (("cp", {"source": "d", "destination": name}), ("mv", {"source": name, "destination": "d"}))
+    for call in (
+        ("cp", {"source": "d", "destination": name}),
+        ("mv", {"source": name, "destination": "d"}),
+    )
 ]
 
 
@@ -190,11 +200,15 @@ def test_a_corpus_of_hostile_calls_leaves_everything_as_it_was():
         (innocent,) = pool.open([START])
         state = act(pool, innocent, ("mkdir", {"dir_name": "mine"}))[0].state
         sessions = pool.open([START] * len(HOSTILE + ODD))
-        answers = pool.step([(s, 0, [Call(*call)]) for s, call in zip(sessions, HOSTILE + ODD, strict=True)])
+        answers = pool.step(
+            [(s, 0, [Call(*call)]) for s, call in zip(sessions, HOSTILE + ODD, strict=True)]
+        )
         results = [answer[0] for answer in answers]
         assert [result.fatal for result in results if result.fatal] == []
         assert [
-            call for call, result in zip(HOSTILE, results, strict=False) if not result.error or result.effects
+            call
+            for call, result in zip(HOSTILE, results, strict=False)
+            if not result.error or result.effects
         ] == []
         assert [slot.generation for slot in pool._slots] == [0, 0]
         (last,) = act(pool, innocent, ("pwd", {}))
@@ -217,11 +231,20 @@ def test_a_call_that_takes_minutes_ends_its_episode_and_not_its_neighbours():
 def test_a_default_list_of_one_tweet_is_not_another_tweets(bfcl):
     """Posting and then mentioning must not leave the mention in every tweet to come, in any session."""
     first, second = opened(bfcl, TWEETS), opened(bfcl, TWEETS)
-    act(bfcl, first, ("post_tweet", {"content": "hi"}), ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]}))
+    act(
+        bfcl,
+        first,
+        ("post_tweet", {"content": "hi"}),
+        ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]}),
+    )
     (result,) = act(bfcl, second, ("post_tweet", {"content": "hi"}))
     assert json.loads(result.observation)["mentions"] == []
     task = made(
-        TWEETS, [("post_tweet", {"content": "hi"}), ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]})]
+        TWEETS,
+        [
+            ("post_tweet", {"content": "hi"}),
+            ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]}),
+        ],
     )
     assert run(bfcl, task, task.solution).success
 
@@ -286,7 +309,11 @@ def test_a_changed_file_of_the_benchmark_is_noticed_and_named(tmp_path):
 
 def test_unknown_requests_are_refused_in_words(bfcl):
     """An unknown class, entry or split is a bad request that names what there is."""
-    for start in (Start(name="multi_turn_base_999"), Start(config={"classes": ["NoSuchAPI"]}), Start()):
+    for start in (
+        Start(name="multi_turn_base_999"),
+        Start(config={"classes": ["NoSuchAPI"]}),
+        Start(),
+    ):
         (answer,) = bfcl.open([start])
         assert answer.kind == "bad_request"
     with pytest.raises(Exception, match="base_train"):
@@ -301,7 +328,18 @@ def test_actions_that_are_no_calls_are_answered(bfcl):
 
 
 ANYTHING = [None, True, 3.5, -1, 0, 10**18, 1e308, "", "x", "..", ".", "/", "\x00", "\u2028"]
-ANYTHING += [[], [1], ["a"], [[1]], {}, {"x": 1}, {"id": [1]}, {"id": None}, {"status": [1]}, {"title": {"a": [{}]}}]
+ANYTHING += [
+    [],
+    [1],
+    ["a"],
+    [[1]],
+    {},
+    {"x": 1},
+    {"id": [1]},
+    {"id": None},
+    {"status": [1]},
+    {"title": {"a": [{}]}},
+]
 
 
 @pytest.mark.parametrize("env", ["bfcl", "bfcl-strict"])
@@ -316,7 +354,9 @@ def test_no_argument_of_any_type_breaks_a_session_or_its_grading(env):
             for name in draw.choices(session.opened.tools, k=20):
                 known = session.opened.values
                 arguments = {
-                    parameter: draw.choice(ANYTHING + 2 * known.get(f"{name}.{parameter}", known.get(parameter, [])))
+                    parameter: draw.choice(
+                        ANYTHING + 2 * known.get(f"{name}.{parameter}", known.get(parameter, []))
+                    )
                     for parameter in pool.tools[name].parameters["properties"]
                     if parameter not in ("precision", "exponent")
                 }

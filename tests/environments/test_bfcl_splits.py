@@ -45,7 +45,9 @@ def test_halves_are_apart_of_equal_size_and_stratified(bfcl):
 def test_halves_are_the_ones_that_the_seed_draws(bfcl):
     """The shipped list follows from the seed and the official data by the recipe in the module's docstring."""
     tasks = bfcl.tasks("base")
-    classes = {n: tuple(sorted(set(task.tags) & set(bfcl_classes(bfcl)))) for n, task in enumerate(tasks)}
+    classes = {
+        n: tuple(sorted(set(task.tags) & set(bfcl_classes(bfcl)))) for n, task in enumerate(tasks)
+    }
     states = [session.opened.state for session in bfcl.open([task.start for task in tasks])]
     words = [task.query[0] for task in tasks]
     group: dict[str, list[int]] = {}
@@ -61,7 +63,9 @@ def test_halves_are_the_ones_that_the_seed_draws(bfcl):
             count[half, tasks[n].kind] += 1
             count[half, classes[n]] += 1
             train |= {n} if half == 0 else set()
-    assert sorted(train) == sorted(numbers(bfcl.tasks("base_train")) + numbers(bfcl.tasks("base_excluded")))
+    assert sorted(train) == sorted(
+        numbers(bfcl.tasks("base_train")) + numbers(bfcl.tasks("base_excluded"))
+    )
 
 
 def _rank(text) -> str:
@@ -95,7 +99,9 @@ def test_tasks_with_faults_are_tagged(bfcl):
     for category in CATEGORIES:
         tasks = bfcl.tasks(category)
         assert numbers(task for task in tasks if "underivable" in task.tags) == [4, 176, 187]
-        assert [task for task in tasks if "empty_turn" in task.tags] == [t for t in tasks if not all(t.solution)]
+        assert [task for task in tasks if "empty_turn" in task.tags] == [
+            t for t in tasks if not all(t.solution)
+        ]
     malformed = numbers(task for task in bfcl.tasks("base") if "malformed_state" in task.tags)
     assert {176, 177, 178, 181, 190} <= set(malformed) and len(malformed) < 60
 

@@ -36,11 +36,17 @@ def wander(pool: Pool, seed: int, steps: int = 30) -> tuple[list, Start]:
     while len(calls) < steps:
         tool = pool.tools[draw.choice(session.opened.tools)]
         required = tool.parameters.get("required", [])
-        chosen = [name for name in tool.parameters["properties"] if name in required or draw.random() < 0.4]
+        chosen = [
+            name
+            for name in tool.parameters["properties"]
+            if name in required or draw.random() < 0.4
+        ]
         offers = {name: options(tool, name, session.opened.values) for name in chosen}
         if any(name in required and not offer for name, offer in offers.items()):
             continue
-        calls.append((tool.name, {name: draw.choice(offer) for name, offer in offers.items() if offer}))
+        calls.append(
+            (tool.name, {name: draw.choice(offer) for name, offer in offers.items() if offer})
+        )
     results = act(pool, session, *calls)
     pool.close([session])
     return [(*call, result) for call, result in zip(calls, results, strict=False)], start
@@ -66,7 +72,9 @@ def test_start_states_vary_and_are_not_official(bfcl):
     assert {class_ for start in starts for class_ in start.config["classes"]} == set(CLASSES)
     assert len({tuple(sorted(start.config["classes"])) for start in starts}) >= 18
     session = opened(bfcl, Start(name="multi_turn_base_150"))
-    assert session.opened.values["access_token"] == ["abc123token"], "an official entry shows its own values"
+    assert session.opened.values["access_token"] == ["abc123token"], (
+        "an official entry shows its own values"
+    )
     assert all("abc123token" not in canonical(start).decode() for start in starts)
 
 
@@ -78,7 +86,10 @@ def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(bfcl):
             tally["calls"] += 1
             tally["errors"] += result.error is not None and tool != ALWAYS_FAILS
             tally[result.error] += 1
-            assert result.error not in ("exception", "bad_argument", "unknown_tool", "too_large"), (tool, result)
+            assert result.error not in ("exception", "bad_argument", "unknown_tool", "too_large"), (
+                tool,
+                result,
+            )
     assert tally["errors"] < tally["calls"] / 3, tally
 
 
@@ -117,7 +128,10 @@ def test_effects_of_a_call_do_not_depend_on_what_else_was_done(bfcl):
         },
     )
     login = ("trading_login", {"username": "a", "password": "b"})
-    other = ("place_order", {"order_type": "Sell", "symbol": order[1]["symbol"], "price": 31, "amount": 4})
+    other = (
+        "place_order",
+        {"order_type": "Sell", "symbol": order[1]["symbol"], "price": 31, "amount": 4},
+    )
     alone = act(bfcl, opened(bfcl, start), login, order)[-1]
     later = act(bfcl, opened(bfcl, start), login, other, order)[-1]
     assert alone.observation != later.observation
@@ -131,7 +145,10 @@ def test_a_row_made_in_the_session_keeps_its_name(bfcl):
     session = opened(bfcl, start)
     login = ("trading_login", {"username": "a", "password": "b"})
     *_, placed = act(
-        bfcl, session, login, ("place_order", {"order_type": "Buy", "symbol": symbol, "price": 20, "amount": 2})
+        bfcl,
+        session,
+        login,
+        ("place_order", {"order_type": "Buy", "symbol": symbol, "price": 20, "amount": 2}),
     )
     order_id = json.loads(placed.observation)["order_id"]
     (cancelled,) = act(bfcl, session, ("cancel_order", {"order_id": order_id}))
@@ -158,7 +175,11 @@ def test_a_user_knows_a_value_for_every_required_parameter(bfcl):
         for name in session.opened.tools:
             tool = bfcl.tools[name]
             required = tool.parameters.get("required", [])
-            lacking |= {parameter for parameter in required if not options(tool, parameter, session.opened.values)}
+            lacking |= {
+                parameter
+                for parameter in required
+                if not options(tool, parameter, session.opened.values)
+            }
         bfcl.close([session])
     assert lacking == {"access_token"}
 
@@ -167,7 +188,10 @@ def test_every_function_can_be_asked_for_in_words(bfcl):
     """128 functions with at least one clause each; clauses name every required argument; phrases refer to known parameters."""
     assert len(bfcl.tools) == 128
     for name, tool in bfcl.tools.items():
-        parameters, required = tool.parameters["properties"], set(tool.parameters.get("required", []))
+        parameters, required = (
+            tool.parameters["properties"],
+            set(tool.parameters.get("required", [])),
+        )
         assert tool.language.do, name
         for clause in tool.language.do:
             assert set(SLOT.findall(clause)) == required, (name, clause)
@@ -196,9 +220,14 @@ def test_a_read_that_answers_anew_at_each_call_is_no_goal(bfcl):
     for seed in range(60):
         session = opened(bfcl, bfcl.start(str(seed)))
         for tool in (bfcl.tools[name] for name in session.opened.tools):
-            offers = {n: options(tool, n, session.opened.values) for n in tool.parameters.get("required", [])}
+            offers = {
+                n: options(tool, n, session.opened.values)
+                for n in tool.parameters.get("required", [])
+            }
             if tool.read_only and all(offers.values()):
-                one, two = act(bfcl, session, *[(tool.name, {n: offer[0] for n, offer in offers.items()})] * 2)
+                one, two = act(
+                    bfcl, session, *[(tool.name, {n: offer[0] for n, offer in offers.items()})] * 2
+                )
                 anew |= {tool.name} if one.observation != two.observation else set()
         bfcl.close([session])
     assert anew == {"get_current_speed", "get_outside_temperature_from_google"}
@@ -207,7 +236,12 @@ def test_a_read_that_answers_anew_at_each_call_is_no_goal(bfcl):
 
 def test_texts_that_a_user_gives_are_said_in_quotes(bfcl):
     """Every text of more than one word that ends up in the state exactly has its quoted form in `words`."""
-    exact = ["echo.content", "send_message.message", "post_tweet.content", "comment.comment_content"]
+    exact = [
+        "echo.content",
+        "send_message.message",
+        "post_tweet.content",
+        "comment.comment_content",
+    ]
     exact += [
         "create_ticket.title",
         "create_ticket.description",
@@ -230,7 +264,9 @@ def test_doors_and_updates_are_said_in_words(bfcl):
         for key in ("lockDoors.door", "edit_ticket.updates"):
             tool, _, parameter = key.partition(".")
             for value in session.opened.values.get(key, []):
-                said = bfcl.tools[tool].language.words[parameter][json.dumps(value, separators=(",", ":"))]
+                said = bfcl.tools[tool].language.words[parameter][
+                    json.dumps(value, separators=(",", ":"))
+                ]
                 assert not re.search(r"[_{}\[\]]", said)
 
 

@@ -20,7 +20,9 @@ REFERENCES = "ca7e6aba838dbab8"
 def test_effects_and_hashes_are_those_of_the_whole_state():
     """Reference solutions, as they are and changed, and random calls in generated states; and what is told stays what it was."""
     command = [install.python("bfcl"), Path(__file__).with_name("bfcl_states.py")]
-    told = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, check=True).stdout
+    told = subprocess.run(
+        command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, check=True
+    ).stdout
     report = json.loads(told)
     assert report["different"] == []
     assert report["steps"] > 15_000

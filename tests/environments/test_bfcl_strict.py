@@ -26,9 +26,14 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "bfcl.md"
 Action = tuple[str, dict]
 Official = Callable[..., dict[str, Any]]
 
-FOLDER = {"root": {"top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}}}
+FOLDER = {
+    "root": {"top": {"type": "directory", "contents": {"d": {"type": "directory", "contents": {}}}}}
+}
 FILES = {"classes": ["GorillaFileSystem"], "state": {"GorillaFileSystem": FOLDER}}
-TWEETS = {"classes": ["TwitterAPI"], "state": {"TwitterAPI": {"authenticated": True, "tweet_counter": 0, "tweets": {}}}}
+TWEETS = {
+    "classes": ["TwitterAPI"],
+    "state": {"TwitterAPI": {"authenticated": True, "tweet_counter": 0, "tweets": {}}},
+}
 MATH = {"classes": ["MathAPI"], "state": {}}
 
 
@@ -42,10 +47,18 @@ def strict() -> Iterator[Pool]:
 def official() -> Iterator[Official]:
     """Asks the official code: outputs of the turns, and the verdict on them where there is a reference."""
     command = [install.python("bfcl"), Path(__file__).with_name("bfcl_official.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
 
-        def ask(entry: dict, turns: list[list[Action]], reference: list[list[Action]] | None = None) -> dict:
-            request = {"entry": entry, "turns": listed(turns), "reference": reference and listed(reference)}
+        def ask(
+            entry: dict, turns: list[list[Action]], reference: list[list[Action]] | None = None
+        ) -> dict:
+            request = {
+                "entry": entry,
+                "turns": listed(turns),
+                "reference": reference and listed(reference),
+            }
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
@@ -59,7 +72,11 @@ def listed(turns: list[list[Action]]) -> list[list[dict]]:
 
 
 def entry(config: dict) -> dict:
-    return {"id": "synthetic_0", "initial_config": config["state"], "involved_classes": config["classes"]}
+    return {
+        "id": "synthetic_0",
+        "initial_config": config["state"],
+        "involved_classes": config["classes"],
+    }
 
 
 def task_of(config: dict, reference: list[list[Action]]) -> Task:
@@ -86,7 +103,9 @@ def text(default: Pool, strict: Pool, official: Official) -> None:
     note = ("echo", {"content": "first sort (x), then cd(y)"})
     (theirs,) = agree(official, strict, FILES, note)
     assert "policy_synthetic_0_GorillaFileSystem_instance.sort(x)" in theirs
-    assert json.loads(observed(default, FILES, note)[0]) == {"terminal_output": "first sort (x), then cd(y)"}
+    assert json.loads(observed(default, FILES, note)[0]) == {
+        "terminal_output": "first sort (x), then cd(y)"
+    }
     solution = [[note]]
     assert official(entry(FILES), solution, solution)["verdict"] == "execution_response_mismatch"
     assert judged(strict, task_of(FILES, solution), solution) == "execution_response_mismatch"
@@ -94,13 +113,20 @@ def text(default: Pool, strict: Pool, official: Official) -> None:
 
 
 def tweet(default: Pool, strict: Pool, official: Official) -> None:
-    post, mention = ("post_tweet", {"content": "hi"}), ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]})
+    post, mention = (
+        ("post_tweet", {"content": "hi"}),
+        ("mention", {"tweet_id": 0, "mentioned_usernames": ["@bob"]}),
+    )
     theirs = agree(official, strict, TWEETS, post, mention, post)
     assert json.loads(theirs[2])["mentions"] == ["@bob"]
     assert json.loads(observed(default, TWEETS, post, mention, post)[2])["mentions"] == []
     solution = [[post, mention]]
     found = official(entry(TWEETS), solution, solution)["verdict"]
-    assert found == "execution_response_mismatch" == judged(strict, task_of(TWEETS, solution), solution)
+    assert (
+        found
+        == "execution_response_mismatch"
+        == judged(strict, task_of(TWEETS, solution), solution)
+    )
     assert judged(default, task_of(TWEETS, solution), solution) == "valid"
 
 
@@ -131,7 +157,9 @@ def size(default: Pool, strict: Pool, official: Official) -> None:
     long = ("power", {"base": 10, "exponent": 5000})
     agree(official, strict, MATH, long)
     endless = ("logarithm", {"value": 10, "base": 3, "precision": 300_000})
-    assert [r.error for r in act(default, opened(default, Start(config=MATH)), long, endless)] == ["too_large"] * 2
+    assert [r.error for r in act(default, opened(default, Start(config=MATH)), long, endless)] == [
+        "too_large"
+    ] * 2
     assert act(strict, opened(strict, Start(config=MATH)), endless)[-1].fatal == "timeout"
 
 
@@ -143,15 +171,26 @@ def output(default: Pool, strict: Pool, official: Official) -> None:
     car = {"classes": ["VehicleControlAPI"], "state": {}}
     (whole,) = agree(official, strict, car, *many)
     (cut,) = observed(default, car, *many)
-    assert len(whole) > 300_000 and len(cut) < 201_000 and cut.startswith(whole[:200_000]) and "more characters" in cut
+    assert (
+        len(whole) > 300_000
+        and len(cut) < 201_000
+        and cut.startswith(whole[:200_000])
+        and "more characters" in cut
+    )
 
 
 def overrun(default: Pool, strict: Pool, official: Official) -> None:
     last = ("mkdir", {"dir_name": "a"})
     assert official(entry(FILES), [[("pwd", {})] * 20 + [last]], [[last]])["verdict"] == "valid"
     for pool in (default, strict):
-        found = [played(pool, task_of(FILES, [[last]]), [("pwd", {})] * reads + [last]) for reads in (19, 20)]
-        assert [(rollout.success, rollout.stop_reason) for rollout in found] == [(True, "done"), (False, "max_steps")]
+        found = [
+            played(pool, task_of(FILES, [[last]]), [("pwd", {})] * reads + [last])
+            for reads in (19, 20)
+        ]
+        assert [(rollout.success, rollout.stop_reason) for rollout in found] == [
+            (True, "done"),
+            (False, "max_steps"),
+        ]
 
 
 def played(pool: Pool, task: Task, calls: list[Action]) -> Rollout:
@@ -177,20 +216,32 @@ def played(pool: Pool, task: Task, calls: list[Action]) -> Rollout:
 
 
 def offer(default: Pool, strict: Pool, official: Official) -> None:
-    task = next(task for task in default.tasks("miss_func") if task.start.name == "multi_turn_miss_func_0")
+    task = next(
+        task for task in default.tasks("miss_func") if task.start.name == "multi_turn_miss_func_0"
+    )
     call = Call("sort", {"file_name": "no.txt"})
     early = {
         pool.name: act(pool, opened(pool, task.start), ("sort", call.arguments), turn=0)[0]
         for pool in (default, strict)
     }
-    assert early["bfcl"].error == "unknown_tool" and "No such file" in early["bfcl-strict"].observation
+    assert (
+        early["bfcl"].error == "unknown_tool" and "No such file" in early["bfcl-strict"].observation
+    )
     (name,) = opened(strict, task.start).opened.later.values()
     assert name == ["sort"]
 
 
 def clock(default: Pool, strict: Pool, official: Official) -> None:
-    config = {"classes": ["TravelAPI"], "state": {"TravelAPI": {"user_first_name": "A", "user_last_name": "B"}}}
-    born = {"first_name": "A", "last_name": "B", "passport_number": "US1", "date_of_birth": "2008-01-02"}
+    config = {
+        "classes": ["TravelAPI"],
+        "state": {"TravelAPI": {"user_first_name": "A", "user_last_name": "B"}},
+    }
+    born = {
+        "first_name": "A",
+        "last_name": "B",
+        "passport_number": "US1",
+        "date_of_birth": "2008-01-02",
+    }
     check = ("verify_traveler_information", born)
     agree(official, strict, config, check)
     (early,) = observed(default, config, check)
@@ -200,12 +251,21 @@ def clock(default: Pool, strict: Pool, official: Official) -> None:
 
 def table(default: Pool, strict: Pool, official: Official) -> None:
     """The reference pays with a card of the module's table after the policy has: it sees another balance."""
-    task = next(task for task in default.tasks("long_context") if task.start.name == "multi_turn_long_context_150")
+    task = next(
+        task
+        for task in default.tasks("long_context")
+        if task.start.name == "multi_turn_long_context_150"
+    )
     session = opened(default, task.start)
     (cards,) = act(default, session, ("get_all_credit_cards", {}))
     card = list(json.loads(cards.observation)["credit_card_list"])[-1]
     token = {"access_token": session.opened.values["access_token"][0]}
-    flight = {"travel_from": "LAX", "travel_to": "JFK", "travel_date": "2026-05-01", "travel_class": "economy"}
+    flight = {
+        "travel_from": "LAX",
+        "travel_to": "JFK",
+        "travel_date": "2026-05-01",
+        "travel_class": "economy",
+    }
     limit = ("set_budget_limit", {"budget_limit": 1.0, **token})
     book = ("book_flight", {**flight, "card_id": card, **token})
     balance = ("get_credit_card_balance", {"card_id": card, **token})
@@ -225,7 +285,10 @@ def number(default: Pool, strict: Pool, official: Official) -> None:
 
 
 LONG_CONTEXT = next(
-    (install.directory(install.RECIPES["bfcl"]) / "lib").glob("python*/site-packages/bfcl_eval/data"), Path()
+    (install.directory(install.RECIPES["bfcl"]) / "lib").glob(
+        "python*/site-packages/bfcl_eval/data"
+    ),
+    Path(),
 ) / ("BFCL_v4_multi_turn_long_context.json")
 ROWS = (text, tweet, argument, function, size, output, overrun, offer, clock, table, number)
 

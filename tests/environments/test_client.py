@@ -37,27 +37,50 @@ def observe(pool: Pool, session: Session, *calls: Call) -> list[str] | Fault:
 def test_a_session_from_start_to_grade(strange):
     """Start, open, step with effects and states, evaluate, close, on one worker."""
     with Pool(strange) as pool:
-        assert pool.name == strange and pool.description.version == "1" and pool.tools["set"].name == "set"
+        assert (
+            pool.name == strange
+            and pool.description.version == "1"
+            and pool.tools["set"].name == "set"
+        )
         assert pool.start("four") == Start(config={"n": 4})
         (session,) = pool.open([START])
         assert session.opened.tools[0] == "set"
-        ((first, second),) = pool.step([(session, 2, [call("set", key="a", value=1), call("get", key="a")])])
+        ((first, second),) = pool.step(
+            [(session, 2, [call("set", key="a", value=1), call("get", key="a")])]
+        )
         assert (
-            first.observation == "set on turn 2" and first.effects[0].value == 1 and first.state != session.opened.state
+            first.observation == "set on turn 2"
+            and first.effects[0].value == 1
+            and first.state != session.opened.state
         )
         assert second.observation == "1" and not second.effects and second.state == first.state
-        assert pool.evaluate([(session, task())]) == [Graded(success=True, score=1.0, reason='{"a": 1, "n": 1}')]
+        assert pool.evaluate([(session, task())]) == [
+            Graded(success=True, score=1.0, reason='{"a": 1, "n": 1}')
+        ]
         pool.close([session])
-        assert observe(pool, session, call("get", key="a")) == Fault("the session is closed", "closed")
+        assert observe(pool, session, call("get", key="a")) == Fault(
+            "the session is closed", "closed"
+        )
 
 
 def test_own_tasks_become_records_with_ids(strange):
     """A worker's tasks get environment, version, split and the id that the record type defines."""
     with Pool(strange) as pool:
         first, second = pool.tasks("train")
-        assert (first.env, first.env_version, first.split, first.kind) == (strange, "1", "train", "set")
-        assert first.verifier == Verifier("official") and first.solution == [[Call("set", {"key": "a", "value": 1})]]
-        assert first.id == task_id(strange, first.start, first.query, first.solution, first.verifier) != second.id
+        assert (first.env, first.env_version, first.split, first.kind) == (
+            strange,
+            "1",
+            "train",
+            "set",
+        )
+        assert first.verifier == Verifier("official") and first.solution == [
+            [Call("set", {"key": "a", "value": 1})]
+        ]
+        assert (
+            first.id
+            == task_id(strange, first.start, first.query, first.solution, first.verifier)
+            != second.id
+        )
         with pytest.raises(UsageError, match=r"no split 'test'; it has: train \(2\)"):
             pool.tasks("test")
         with pytest.raises(UsageError, match="no app called nowhere"):
@@ -70,12 +93,21 @@ def script(pool: Pool, marker: Path) -> list[object]:
     seen: list[object] = []
     for turn in range(3):
         requests = [
-            (s, turn, [call("add", key="a"), call("set", key=str(turn), value=n)]) for n, s in enumerate(sessions)
+            (s, turn, [call("add", key="a"), call("set", key=str(turn), value=n)])
+            for n, s in enumerate(sessions)
         ]
         if turn == 1:
-            requests[1] = (sessions[1], 1, [call("add", key="a"), call("exit", code=5), call("add", key="a")])
+            requests[1] = (
+                sessions[1],
+                1,
+                [call("add", key="a"), call("exit", code=5), call("add", key="a")],
+            )
             requests[4] = (sessions[4], 1, [call("fail")])
-            requests[5] = (sessions[5], 1, [call("exit_once", marker=str(marker)), call("add", key="a")])
+            requests[5] = (
+                sessions[5],
+                1,
+                [call("exit_once", marker=str(marker)), call("add", key="a")],
+            )
         seen += pool.step(requests)
     seen += pool.evaluate([(s, task()) for s in reversed(sessions)])
     return seen
@@ -90,12 +122,16 @@ def test_answers_do_not_depend_on_the_number_of_workers(strange, tmp_path):
     assert seen[0] == seen[1] == seen[2]
     answers = seen[0]
     assert [r.observation for r in answers[0]] == ["1", "set on turn 0"]
-    assert [r.fatal for r in answers[10]] == [None, "died"] and "exit code 5" in answers[10][1].observation
+    assert [r.fatal for r in answers[10]] == [None, "died"] and "exit code 5" in answers[10][
+        1
+    ].observation
     assert isinstance(answers[13], Fault) and "broken tool" in answers[13].message
     assert [r.observation for r in answers[14]] == ["exit_once on turn 1", "2"]
     assert [r.observation for r in answers[20]] == ["3", "set on turn 2"]
     grades = answers[27:]
-    assert grades[7] == Graded(success=False, score=0.0, reason="ended by died") and isinstance(grades[4], Fault)
+    assert grades[7] == Graded(success=False, score=0.0, reason="ended by died") and isinstance(
+        grades[4], Fault
+    )
     assert grades[0].reason == '{"0": 8, "1": 8, "2": 8, "a": 3, "n": 8}'
 
 
@@ -113,11 +149,20 @@ def test_an_action_that_breaks_a_limit_twice_is_the_policys_failure(strange, act
     with Pool(strange, call_timeout=2, memory_mb=200) as pool:
         before, guilty, after = pool.open([START] * 3)
         for n in (1, 2):
-            assert [observe(pool, s, call("add", key="k")) for s in (before, guilty, after)] == [[str(n)]] * 3
+            assert [observe(pool, s, call("add", key="k")) for s in (before, guilty, after)] == [
+                [str(n)]
+            ] * 3
         answers = pool.step(
-            [(before, 0, [call("add", key="k")]), (guilty, 0, [action, action]), (after, 0, [call("add", key="k")])]
+            [
+                (before, 0, [call("add", key="k")]),
+                (guilty, 0, [action, action]),
+                (after, 0, [call("add", key="k")]),
+            ]
         )
-        assert [[r.observation for r in answer] for answer in (answers[0], answers[2])] == [["3"], ["3"]]
+        assert [[r.observation for r in answer] for answer in (answers[0], answers[2])] == [
+            ["3"],
+            ["3"],
+        ]
         (fatal,) = answers[1]
         assert (fatal.fatal, fatal.error) == (kind, kind) and text in fatal.observation
         assert pool.step([(guilty, 1, [call("get", key="k")])]) == [[fatal]]
@@ -130,14 +175,33 @@ def test_a_death_that_does_not_come_again_is_nobodys_failure(strange, tmp_path):
     """A worker that died or hung once, or between two actions, is replaced, and its sessions are replayed unseen."""
     with Pool(strange, call_timeout=2) as pool:
         one, two = pool.open([START] * 2)
-        observe(pool, one, call("add", key="k"), call("get", key="k"), call("add", key="k"), call("get", key="k"))
+        observe(
+            pool,
+            one,
+            call("add", key="k"),
+            call("get", key="k"),
+            call("add", key="k"),
+            call("get", key="k"),
+        )
         observe(pool, two, call("set", key="k", value="v"))
-        assert observe(pool, one, call("exit_once", marker=str(tmp_path / "a")), call("add", key="k"))[1] == "3"
-        assert observe(pool, two, call("hang_once", marker=str(tmp_path / "b")), call("get", key="k"))[1] == '"v"'
+        assert (
+            observe(pool, one, call("exit_once", marker=str(tmp_path / "a")), call("add", key="k"))[
+                1
+            ]
+            == "3"
+        )
+        assert (
+            observe(pool, two, call("hang_once", marker=str(tmp_path / "b")), call("get", key="k"))[
+                1
+            ]
+            == '"v"'
+        )
         first = int(observe(pool, one, call("environment", name=""))[0])
         observe(pool, one, call("die_later", marker=str(tmp_path / "c")))
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-        assert observe(pool, one, call("add", key="k")) == ["4"] and observe(pool, two, call("get", key="k")) == ['"v"']
+        assert observe(pool, one, call("add", key="k")) == ["4"] and observe(
+            pool, two, call("get", key="k")
+        ) == ['"v"']
 
 
 def test_faults_of_the_infrastructure_are_faults(strange, capfd):
@@ -149,9 +213,13 @@ def test_faults_of_the_infrastructure_are_faults(strange, capfd):
         graded, again = pool.evaluate([(sound, task(["exit"])), (sound, task())])
         assert isinstance(graded, Fault) and isinstance(again, Fault)
         failing, leaving, other = pool.open([START] * 3)
-        assert observe(pool, failing, call("fail")) == Fault("step: RuntimeError: broken tool", "internal")
+        assert observe(pool, failing, call("fail")) == Fault(
+            "step: RuntimeError: broken tool", "internal"
+        )
         assert observe(pool, leaving, call("leave")) == Fault("step: SystemExit: 3", "internal")
-        assert isinstance(observe(pool, failing, call("get", key="k")), Fault), "a session with a fault stays one"
+        assert isinstance(observe(pool, failing, call("get", key="k")), Fault), (
+            "a session with a fault stays one"
+        )
         assert observe(pool, other, call("add", key="k")) == ["1"]
     assert "trying once more" in capfd.readouterr().err
 
@@ -171,7 +239,9 @@ def test_a_replay_that_leads_elsewhere_is_a_fault(raw):
     """A worker that is not deterministic cannot be replayed: its sessions end as faults, not as failures."""
     with Pool(raw("unstable")) as pool:
         one, two = pool.open([Start(name="default")] * 2)
-        assert isinstance(observe(pool, one, call("add")), list) and isinstance(observe(pool, two, call("add")), list)
+        assert isinstance(observe(pool, one, call("add")), list) and isinstance(
+            observe(pool, two, call("add")), list
+        )
         assert observe(pool, one, call("odd")).kind == "nondeterministic"
         assert observe(pool, two, call("add")).kind == "nondeterministic"
 
@@ -180,9 +250,13 @@ def test_what_ends_a_session_by_the_worker(strange):
     """A fatal result of the worker is the last of its step, and its grade is a failure."""
     with Pool(strange) as pool:
         (session,) = pool.open([START])
-        (results,) = pool.step([(session, 0, [call("add", key="a"), call("corrupt"), call("add", key="a")])])
+        (results,) = pool.step(
+            [(session, 0, [call("add", key="a"), call("corrupt"), call("add", key="a")])]
+        )
         assert [r.fatal for r in results] == [None, "corrupt_state"]
-        assert pool.evaluate([(session, task())]) == [Graded(success=False, score=0.0, reason="ended by corrupt_state")]
+        assert pool.evaluate([(session, task())]) == [
+            Graded(success=False, score=0.0, reason="ended by corrupt_state")
+        ]
 
 
 def test_arguments_that_are_no_json_are_the_policys_error(strange):
@@ -218,11 +292,15 @@ def test_many_threads_share_a_pool(strange):
 
         def work(n: int) -> list[str]:
             (session,) = pool.open([Start(config={"n": n})])
-            seen = [text for _ in range(20) for text in observe(pool, session, call("add", key="n"))]
+            seen = [
+                text for _ in range(20) for text in observe(pool, session, call("add", key="n"))
+            ]
             pool.close([session])
             return seen
 
-        assert list(threads.map(work, range(16))) == [[str(n + i) for i in range(1, 21)] for n in range(16)]
+        assert list(threads.map(work, range(16))) == [
+            [str(n + i) for i in range(1, 21)] for n in range(16)
+        ]
 
 
 def test_long_batches_do_not_block(strange):
@@ -230,7 +308,9 @@ def test_long_batches_do_not_block(strange):
     with Pool(strange, workers=2) as pool:
         sessions = pool.open([START] * 4)
         text = "x" * 100_000
-        requests = [(s, 0, [call("set", key="k", value=text), call("get", key="k")]) for s in sessions * 10]
+        requests = [
+            (s, 0, [call("set", key="k", value=text), call("get", key="k")]) for s in sessions * 10
+        ]
         assert {answer[1].observation for answer in pool.step(requests)} == {f'"{text}"'}
 
 
@@ -241,10 +321,18 @@ def test_the_workers_surroundings(strange, monkeypatch):
     monkeypatch.setenv("MY_OWN_KEY", "mine")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     built_in = registry.find("desk").environment
-    assert built_in["PYTHONHASHSEED"] == "0" and not {"OPENAI_API_KEY", "PYTHONPATH"} & set(built_in)
+    assert built_in["PYTHONHASHSEED"] == "0" and not {"OPENAI_API_KEY", "PYTHONPATH"} & set(
+        built_in
+    )
     with Pool(strange) as pool:
         (session,) = pool.open([START])
-        names = ("PYTHONHASHSEED", "COEVOLVE_DATE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "MY_OWN_KEY")
+        names = (
+            "PYTHONHASHSEED",
+            "COEVOLVE_DATE",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "MY_OWN_KEY",
+        )
         seen = observe(pool, session, *(call("environment", name=n) for n in names))
         assert seen == ["0", "2026-01-01", "None", "None", "mine"]
 

@@ -29,7 +29,9 @@ class Worker:
 
     def __init__(self, hash_seed: str = "0"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        self._process = subprocess.Popen(DESK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(
+            DESK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
         self._sessions = itertools.count()
 
     def ask(self, **request: object) -> dict:
@@ -48,7 +50,9 @@ class Worker:
         return session
 
     def step(self, session: str, *actions: object) -> list[Result]:
-        reply = self.result(op="step", steps=[{"session": session, "turn": 0, "actions": list(actions)}])
+        reply = self.result(
+            op="step", steps=[{"session": session, "turn": 0, "actions": list(actions)}]
+        )
         return msgspec.convert(reply["results"][0], list[Result])
 
     def run(self, task: dict, *actions: object) -> tuple[list[Result], Graded]:
@@ -73,7 +77,9 @@ def desk():
 
 @pytest.fixture(scope="module")
 def tools(desk) -> dict[str, Tool]:
-    return {tool.name: tool for tool in msgspec.convert(desk.result(op="describe"), Description).tools}
+    return {
+        tool.name: tool for tool in msgspec.convert(desk.result(op="describe"), Description).tools
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +109,9 @@ def test_twelve_apps_of_fourteen_tools(tools):
     for tool in tools.values():
         slots = {slot for text in tool.language.do for slot in re.findall(r"{(\w+)}", text)}
         assert slots <= set(tool.parameters["properties"])
-        assert not any(re.search(r"\w+\.\w+|_", text) for text in tool.language.do), "a request names no tool"
+        assert not any(re.search(r"\w+\.\w+|_", text) for text in tool.language.do), (
+            "a request names no tool"
+        )
 
 
 def test_every_own_task_is_solved_by_its_solution_and_not_by_a_control(desk, heldout):
@@ -138,12 +146,17 @@ def test_only_the_right_preparation_and_completion_work(desk, by_kind):
         for i, action in enumerate(solution):
             app, verb = action["tool"].split(".")
             for other in sorted((PREPARATIONS if verb in PREPARATIONS else set()) - {verb}):
-                results, graded = desk.run(task, *solution[:i], call(f"{app}.{other}"), *solution[i + 1 :])
+                results, graded = desk.run(
+                    task, *solution[:i], call(f"{app}.{other}"), *solution[i + 1 :]
+                )
                 assert results[i + 1].error == "not_ready" and not graded.success
                 prepared += 1
             for other in sorted((COMPLETIONS if verb in COMPLETIONS else set()) - {verb}):
                 results, graded = desk.run(task, *solution[:i], call(f"{app}.{other}"), action)
-                assert [r.error for r in results[-2:]] == ["change_lost", "nothing_pending"] and not graded.success
+                assert [r.error for r in results[-2:]] == [
+                    "change_lost",
+                    "nothing_pending",
+                ] and not graded.success
                 completed += 1
     assert prepared > 50 and completed > 50
 
@@ -164,7 +177,11 @@ def test_conventions_differ_by_skill(by_kind):
         if kind.endswith("/given"):
             (goal,) = [a for a in task["solution"][0] if a["tool"] == kind.split("/")[0]]
             verbs = {verb_of(a) for a in task["solution"][0]}
-            combinations["id" in goal["arguments"], *sorted(verbs & PREPARATIONS), *sorted(verbs & COMPLETIONS)] += 1
+            combinations[
+                "id" in goal["arguments"],
+                *sorted(verbs & PREPARATIONS),
+                *sorted(verbs & COMPLETIONS),
+            ] += 1
     assert sum(combinations.values()) == 72
     assert len(combinations) >= 15 and max(combinations.values()) < 24
 
@@ -189,7 +206,11 @@ def test_refusals_have_kinds_and_words_but_do_not_tell_the_convention(desk, by_k
     for kind, actions in expected.items():
         for action in actions:
             (result,) = desk.step("known", action)
-            assert result.error == kind and not result.effects and json.loads(result.observation)["error"]
+            assert (
+                result.error == kind
+                and not result.effects
+                and json.loads(result.observation)["error"]
+            )
     words = set()
     for task in by_kind.values():
         solution = [a for a in task["solution"][0] if verb_of(a) not in PREPARATIONS]
@@ -238,10 +259,17 @@ def test_effects_are_public_changes_and_the_state_hash_sees_hidden_ones(desk, by
                 assert before.state != after.state
     assert seen == set(once)
     (result,) = [
-        r for r in desk.run(by_kind["mail.drop/given"], *by_kind["mail.drop/given"]["solution"][0])[0] if r.effects
+        r
+        for r in desk.run(by_kind["mail.drop/given"], *by_kind["mail.drop/given"]["solution"][0])[0]
+        if r.effects
     ]
     (effect,) = result.effects
-    assert (effect.entity, effect.field, effect.op, effect.value) == ("mail", "record", "remove", None)
+    assert (effect.entity, effect.field, effect.op, effect.value) == (
+        "mail",
+        "record",
+        "remove",
+        None,
+    )
 
 
 def test_an_answer_is_state_and_a_wrong_one_fails(desk, by_kind):
@@ -262,7 +290,9 @@ def test_sessions_share_nothing_and_replays_agree(desk, by_kind):
     assert desk.result(op="evaluate", session=two, task=task)["success"] is False
     second = desk.step(two, *task["solution"][0])
     assert first == second
-    assert desk.result(op="evaluate", session=one, task=task) == desk.result(op="evaluate", session=two, task=task)
+    assert desk.result(op="evaluate", session=one, task=task) == desk.result(
+        op="evaluate", session=two, task=task
+    )
 
 
 def test_start_states_are_pure_and_disjoint_from_every_split(desk):
@@ -272,7 +302,10 @@ def test_start_states_are_pure_and_disjoint_from_every_split(desk):
     assert len({s["config"]["seed"] for s in starts}) == 300
     ranges = {"train": {s["config"]["seed"] // 10**9 for s in starts}}
     for split in ("demos", "dev", "heldout"):
-        ranges[split] = {t["start"]["config"]["seed"] // 10**9 for t in desk.result(op="tasks", split=split)["tasks"]}
+        ranges[split] = {
+            t["start"]["config"]["seed"] // 10**9
+            for t in desk.result(op="tasks", split=split)["tasks"]
+        }
     assert all(len(r) == 1 for r in ranges.values()) and len(set.union(*ranges.values())) == 4
 
 
@@ -283,7 +316,9 @@ def test_users_know_names_but_no_ids(desk, tools):
     ids = set()
     for name, tool in tools.items():
         if name.endswith(".find"):
-            results = desk.step("values", *[call(name, name=known) for known in values[f"{name}.name"]])
+            results = desk.step(
+                "values", *[call(name, name=known) for known in values[f"{name}.name"]]
+            )
             assert len(results) == 4
             ids |= {json.loads(r.observation)["id"] for r in results}
         if tool.language.do:
@@ -335,7 +370,9 @@ def test_splits_have_the_promised_sizes_and_rare_kinds_are_rare(desk, heldout):
     assert sizes == {"demos": len(demos), "dev": len(dev), "heldout": len(heldout)}
     rare = {t["kind"] for t in heldout if "rare_in_demos" in t["tags"]}
     assert set(Counter(t["kind"] for t in dev).values()) == {6}
-    assert {k: n for k, n in Counter(t["kind"] for t in heldout).items() if n != 5} == dict.fromkeys(rare, 12)
+    assert {
+        k: n for k, n in Counter(t["kind"] for t in heldout).items() if n != 5
+    } == dict.fromkeys(rare, 12)
     shown = Counter(t["kind"] for t in demos)
     typical = median(n for k, n in shown.items() if k not in rare)
     assert len(demos) == 5000 and len(rare) < 0.25 * len({t["kind"] for t in heldout})
@@ -354,7 +391,8 @@ def test_same_bytes_whatever_the_hash_seed(desk, heldout):
 
 
 @pytest.mark.parametrize(
-    "start", [{"name": "default"}, {"config": {}}, {"config": {"seed": "1"}}, {"config": {"seed": True}}]
+    "start",
+    [{"name": "default"}, {"config": {}}, {"config": {"seed": "1"}}, {"config": {"seed": True}}],
 )
 def test_a_start_state_of_another_kind_is_refused_in_words(desk, start):
     """The reply is a typed error that says what a start state is; the worker goes on."""

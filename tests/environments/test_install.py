@@ -30,8 +30,14 @@ def wheel(folder: Path) -> None:
         f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n",
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    digests = {n: base64.urlsafe_b64encode(hashlib.sha256(b).digest()).rstrip(b"=").decode() for n, b in files.items()}
-    record = "".join(f"{n},sha256={digests[n]},{len(b)}\n" for n, b in files.items()) + f"{info}/RECORD,,\n"
+    digests = {
+        n: base64.urlsafe_b64encode(hashlib.sha256(b).digest()).rstrip(b"=").decode()
+        for n, b in files.items()
+    }
+    record = (
+        "".join(f"{n},sha256={digests[n]},{len(b)}\n" for n, b in files.items())
+        + f"{info}/RECORD,,\n"
+    )
     with zipfile.ZipFile(folder / "tiny_thing-1.0-py3-none-any.whl", "w") as archive:
         for name, content in {**files, f"{info}/RECORD": record.encode()}.items():
             archive.writestr(name, content)
@@ -54,7 +60,10 @@ def test_two_installations_at_once_then_again_then_repair(home):
     """Of two at once one builds; a third changes nothing; without its marker the environment is built anew; damage is found."""
     with pytest.raises(MissingDependency, match="Try: coevolve env install tiny$"):
         install.python("tiny")
-    both = [subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=-1, stderr=-1, text=True)
+        for _ in range(2)
+    ]
     ends = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     where = home / "envs" / "tiny-1"
@@ -64,7 +73,9 @@ def test_two_installations_at_once_then_again_then_repair(home):
         and sum("is installed in" in err for _, err in ends) == 1
     )
     value = subprocess.run(
-        [install.python("tiny"), "-c", "import tiny_thing; print(tiny_thing.VALUE)"], capture_output=True, check=True
+        [install.python("tiny"), "-c", "import tiny_thing; print(tiny_thing.VALUE)"],
+        capture_output=True,
+        check=True,
     )
     assert value.stdout == b"1\n"
 
@@ -80,7 +91,11 @@ def test_two_installations_at_once_then_again_then_repair(home):
     assert not install.installed("tiny")
     said.clear()
     install.install("tiny", said.append)
-    assert "is incomplete; building it anew" in said[0] and install.verify("tiny") == [] and install.installed("tiny")
+    assert (
+        "is incomplete; building it anew" in said[0]
+        and install.verify("tiny") == []
+        and install.installed("tiny")
+    )
 
 
 def test_a_failed_installation_leaves_nothing_that_looks_installed(home, tmp_path):
@@ -98,7 +113,9 @@ def test_another_recipe_is_another_installation(home, monkeypatch):
     where = home / "envs" / "tiny-1"
     (where / "bin").mkdir(parents=True)
     (where / "bin" / "python").touch()
-    (where / "coevolve-installed.json").write_text('{"version":"1","requirements":["tiny-thing==1.0"]}')
+    (where / "coevolve-installed.json").write_text(
+        '{"version":"1","requirements":["tiny-thing==1.0"]}'
+    )
     assert install.installed("tiny")
     monkeypatch.setitem(install.RECIPES, "tiny", install.Recipe("tiny", "1", ("tiny-thing==1.1",)))
     assert not install.installed("tiny")

@@ -37,7 +37,9 @@ MODULES = {
     "bfcl": ["bfcl.worker"],
     "appworld": ["appworld.worker", "appworld.demo.builder", "appworld.bundle", "appworld.policy"],
 }
-marked = [pytest.param(env, marks=getattr(pytest.mark, env)) if env != "desk" else env for env in MODULES]
+marked = [
+    pytest.param(env, marks=getattr(pytest.mark, env)) if env != "desk" else env for env in MODULES
+]
 
 
 @pytest.mark.parametrize("env", marked)
@@ -47,21 +49,32 @@ def test_short_names_are_the_benchmarks_and_the_standard_librarys(env: str, tmp_
     shutil.copytree(registry.WORKERS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "probe.py").write_text(PROBE)
     names = sorted({path.stem for path in folder.rglob("*") if not path.stem.startswith("_")})
-    assert {"code", "data", "state", "world", "judge", "appworld", "bfcl", "desk", "serve"} <= set(names)
+    assert {"code", "data", "state", "world", "judge", "appworld", "bfcl", "desk", "serve"} <= set(
+        names
+    )
     started = registry.find(env)
-    command = launch.command(started.command[0], "probe", json.dumps(MODULES[env]), json.dumps(names))
+    command = launch.command(
+        started.command[0], "probe", json.dumps(MODULES[env]), json.dumps(names)
+    )
     command = [part.replace(str(registry.WORKERS), str(folder)) for part in command]
     done = subprocess.run(command, env=started.environment, capture_output=True, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     found = json.loads(done.stdout)
-    assert set(found["ours"]) >= {f"coevolve.environments.workers.{module}" for module in MODULES[env]}
+    assert set(found["ours"]) >= {
+        f"coevolve.environments.workers.{module}" for module in MODULES[env]
+    }
     assert all(name.startswith("coevolve.environments.workers.") for name in found["ours"])
     assert not any(Path(place).is_relative_to(tmp_path) for place in found["path"])
     assert not any(str(tmp_path) in (origin or "") for origin in found["origins"].values())
-    assert Path(found["origins"]["code"]).name == "code.py" and "site-packages" not in found["origins"]["code"]
+    assert (
+        Path(found["origins"]["code"]).name == "code.py"
+        and "site-packages" not in found["origins"]["code"]
+    )
     benchmark = found["origins"]["appworld"]
     assert (
-        Path(benchmark).is_relative_to(install.directory(install.RECIPES[env])) if env == "appworld" else not benchmark
+        Path(benchmark).is_relative_to(install.directory(install.RECIPES[env]))
+        if env == "appworld"
+        else not benchmark
     )
     assert not found["toolkit"]
 
@@ -70,7 +83,11 @@ def test_the_loop_alone_is_enough_for_a_worker(tmp_path: Path):
     """A copy of serve.py beside somebody's worker serves it, in an interpreter that has nothing but the standard library."""
     shutil.copy(registry.WORKERS / "serve.py", tmp_path)
     worker = tmp_path / "mine.py"
-    worker.write_text("import serve\nserve.serve(type('Mine', (), {'describe': lambda self: {'name': 'mine'}})())\n")
+    worker.write_text(
+        "import serve\nserve.serve(type('Mine', (), {'describe': lambda self: {'name': 'mine'}})())\n"
+    )
     asked = b'{"id": 3, "op": "describe"}\n'
-    done = subprocess.run([sys.executable, "-S", "-E", worker], input=asked, capture_output=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", worker], input=asked, capture_output=True, cwd="/"
+    )
     assert json.loads(done.stdout) == {"id": 3, "result": {"name": "mine"}}, done.stderr.decode()

@@ -60,8 +60,16 @@ def test_a_part_of_another_number_says_no_argument(value, text):
 
 def test_texts_of_digits_stand_among_other_signs():
     """In a path, a list, at the end of a sentence, with a port after an address."""
-    assert mentions("docs/2024/report", "2024") and mentions("2,3,5", "3") and mentions("ticket 7216.", "7216")
-    assert mentions("10.0.0.1:80", "10.0.0.1") and not mentions("10.0.0.1", "10.0") and not mentions("20,000", "000")
+    assert (
+        mentions("docs/2024/report", "2024")
+        and mentions("2,3,5", "3")
+        and mentions("ticket 7216.", "7216")
+    )
+    assert (
+        mentions("10.0.0.1:80", "10.0.0.1")
+        and not mentions("10.0.0.1", "10.0")
+        and not mentions("20,000", "000")
+    )
 
 
 def test_numbers_beyond_any_limit():

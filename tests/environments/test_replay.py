@@ -43,7 +43,9 @@ def test_more_jobs_than_sessions_at_once(shop):
     """Six hundred episodes, each what its own actions made it."""
     jobs = [Job(START, [[MILK] * (n % 3), [MILK]]) for n in range(600)]
     episodes = replay(shop, jobs)
-    assert [[len(turn) for turn in episode.results] for episode in episodes] == [[n % 3, 1] for n in range(600)]
+    assert [[len(turn) for turn in episode.results] for episode in episodes] == [
+        [n % 3, 1] for n in range(600)
+    ]
 
 
 def test_a_fault_stands_for_its_episode_only():
@@ -69,9 +71,13 @@ def test_the_outcome_is_effects_and_compared_responses():
     """Other effects or another compared response make another digest; an unchecked response does not matter."""
     with Pool(variant("talkative")) as pool:
         price = [Call("price", {"item": item}) for item in ("tea", "milk")]
-        jobs = [Job(START, [[call]]) for call in (*price, MILK, Call("add", {"item": "tea"}))] + [Job(START, [[MILK]])]
+        jobs = [Job(START, [[call]]) for call in (*price, MILK, Call("add", {"item": "tea"}))] + [
+            Job(START, [[MILK]])
+        ]
         episodes = replay(pool, jobs)
-        digests = [outcome(pool.tools, job, episode) for job, episode in zip(jobs, episodes, strict=True)]
+        digests = [
+            outcome(pool.tools, job, episode) for job, episode in zip(jobs, episodes, strict=True)
+        ]
         assert checked_responses(pool.tools, [price[0]], episodes[0].flat) == ['{"price": 31}']
         assert checked_responses(pool.tools, [MILK], episodes[2].flat) == []
     assert len(set(digests)) == 4 and digests[2] == digests[4]
@@ -90,7 +96,9 @@ class Counted:
     """A pool that opens anything and counts."""
 
     def __init__(self, sessions: int):
-        self.description = Description(name="x", version="1", tools=[], limits=Limits(sessions=sessions))
+        self.description = Description(
+            name="x", version="1", tools=[], limits=Limits(sessions=sessions)
+        )
         self.batches, self.open_now = [], 0
 
     def open(self, starts, queries):

@@ -19,7 +19,13 @@ TEXT = {"type": "string"}
 
 def tool(name, parameters, required, **more):
     schema = {"type": "object", "properties": {p: TEXT for p in parameters}, "required": required}
-    return {"name": name, "description": name, "app": name.split(".")[0], "parameters": schema, **more}
+    return {
+        "name": name,
+        "description": name,
+        "app": name.split(".")[0],
+        "parameters": schema,
+        **more,
+    }
 
 
 ASKED, HELPER = {"language": {"do": ["do it"]}}, {"language": {}}
@@ -52,7 +58,9 @@ class Lab:
         if len(sys.argv) > 1:
             with Path(sys.argv[1]).open("a") as log:
                 log.write(f"{start['config']['seed']}\n")
-        names = sorted(NAMES, key=lambda name: hashlib.sha256(f"{name}{number}".encode()).digest())[:3]
+        names = sorted(NAMES, key=lambda name: hashlib.sha256(f"{name}{number}".encode()).digest())[
+            :3
+        ]
         session = {
             "ids": {name: f"L{number}{i}" for i, name in enumerate(names)},
             "last": "",
@@ -69,7 +77,15 @@ class Lab:
         before = json.dumps([session["doors"], session["lit"], session["notes"]])
         out, error = run(session, action["tool"], action["arguments"])
         after = json.dumps([session["doors"], session["lit"], session["notes"]])
-        changed = [{"entity": action["tool"].split(".")[0], "key": "all", "field": "all", "op": "set", "value": after}]
+        changed = [
+            {
+                "entity": action["tool"].split(".")[0],
+                "key": "all",
+                "field": "all",
+                "op": "set",
+                "value": after,
+            }
+        ]
         return {
             "observation": json.dumps(out),
             "error": error,

@@ -15,7 +15,11 @@ TEXT = {"type": "string"}
 
 def tool(name: str, properties: dict, required: list[str] = [], **more) -> Tool:  # noqa: B006
     return Tool(
-        name, name, {"type": "object", "properties": properties, "required": required}, name.split(".")[0], **more
+        name,
+        name,
+        {"type": "object", "properties": properties, "required": required},
+        name.split(".")[0],
+        **more,
     )
 
 
@@ -108,7 +112,9 @@ def test_a_literal_value_is_never_taken_from_an_output():
     known = Known({"login.password": ["moss"]})
     known.see(Step(0, Call("show.it"), '{"password": "fern", "number": 4711}'), tool("show.it", {}))
     login = tool(
-        "login", {"password": TEXT, "pin": {"type": "integer"}}, language=Language(literal=["password", "pin"])
+        "login",
+        {"password": TEXT, "pin": {"type": "integer"}},
+        language=Language(literal=["password", "pin"]),
     )
     assert draws(login, "password", known) == {"moss"}
     assert 4711 not in draws(login, "pin", known)
@@ -129,7 +135,9 @@ def test_a_value_that_nobody_can_refer_to_is_avoided():
     known = Known({})
     known.see(Step(0, Call("mail.read"), '{"note": "told"}'), told)
     known.see(Step(0, Call("mail.list"), '{"note": "hidden"}'), hidden)
-    drawn = [draw(random.Random(i), tool("mail.send", {"note": TEXT}), "note", known) for i in range(200)]
+    drawn = [
+        draw(random.Random(i), tool("mail.send", {"note": TEXT}), "note", known) for i in range(200)
+    ]
     assert drawn.count("told") > 160
 
 
@@ -157,7 +165,9 @@ def test_invented_values_fit_the_schema():
     for schema in schemas:
         values = [invent(random.Random(i), "p", schema) for i in range(50)]
         assert all(fits(value, schema) for value in values)
-        assert all(len(value) >= schema.get("minItems", 0) for value in values if isinstance(value, list))
+        assert all(
+            len(value) >= schema.get("minItems", 0) for value in values if isinstance(value, list)
+        )
 
 
 def test_shapes_are_the_required_parameters_and_each_choice_of_optional_ones():
@@ -169,5 +179,7 @@ def test_shapes_are_the_required_parameters_and_each_choice_of_optional_ones():
         ("a", "b", "c"),
     ]
     assert shapes(tool("t", {})) == [()]
-    either = Tool("t", "", {"properties": {"a": TEXT, "b": TEXT}, "anyOf": [{"required": ["a", "b"]}]})
+    either = Tool(
+        "t", "", {"properties": {"a": TEXT, "b": TEXT}, "anyOf": [{"required": ["a", "b"]}]}
+    )
     assert shapes(either) == [(), ("a",), ("b",), ("a", "b")]

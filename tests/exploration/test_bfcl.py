@@ -21,7 +21,9 @@ def test_curiosity_works_in_every_class_and_passes_values_on():
         found = list(explore([], pool, Settings("curious", episodes=80, seed=1)))
         worked, classes, observed = set(), Counter(), 0
         for exploration in found:
-            for step, origin in zip(exploration.steps, sources(exploration.steps, apps), strict=True):
+            for step, origin in zip(
+                exploration.steps, sources(exploration.steps, apps), strict=True
+            ):
                 tool = pool.tools[step.action.tool]
                 if not step.error and (step.effects or tool.checked):
                     worked.add(tool.name)

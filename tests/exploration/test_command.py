@@ -24,14 +24,26 @@ def records(data: bytes) -> list[Exploration]:
 def test_unguided_modes_read_nothing_and_say_what_they_did(coevolve, lab):
     """Records on stdout, one summary line on stderr; standard input stays unread."""
     result = coevolve(
-        "explore", "--env", lab(), "--mode", "curious", "--episodes", "3", "--steps", "6", stdin=b"not a record\n"
+        "explore",
+        "--env",
+        lab(),
+        "--mode",
+        "curious",
+        "--episodes",
+        "3",
+        "--steps",
+        "6",
+        stdin=b"not a record\n",
     )
     found = records(result.stdout)
     assert len(found) == 3 and all(
         len(exploration.steps) == 6 and exploration.mode == "curious" for exploration in found
     )
     (line,) = result.stderr.decode().splitlines()
-    assert line.startswith("explore: wrote 3, curious: 3 episodes, 18 steps, ") and "new states" in line
+    assert (
+        line.startswith("explore: wrote 3, curious: 3 episodes, 18 steps, ")
+        and "new states" in line
+    )
 
 
 def test_no_signals_means_coverage_and_a_line_says_so(coevolve, lab):
@@ -45,20 +57,31 @@ def test_signals_without_room_are_told(coevolve, lab):
     """Six episodes have room for one context of twelve; the summary says so, and so many are guided."""
     signals = [
         Signal(
-            id=f"s{n}", kind="progress", task_id=f"t{n}", env=lab(), strength=n / 12, statistic=Statistic("test", 0.5)
+            id=f"s{n}",
+            kind="progress",
+            task_id=f"t{n}",
+            env=lab(),
+            strength=n / 12,
+            statistic=Statistic("test", 0.5),
         )
         for n in range(12)
     ]
     given = b"".join(msgspec.json.encode(signal) + b"\n" for signal in signals)
     result = coevolve("explore", "--env", lab(), "--episodes", "6", "--steps", "5", stdin=given)
-    assert [exploration.mode for exploration in records(result.stdout)] == ["guided"] * 2 + ["coverage"] * 4
+    assert [exploration.mode for exploration in records(result.stdout)] == ["guided"] * 2 + [
+        "coverage"
+    ] * 4
     assert b"1 contexts, no room for 11 more signalled tasks" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["--mode", "clever"], 2, "--mode takes one of guided, random, curious, coverage, not 'clever'"),
+        (
+            ["--mode", "clever"],
+            2,
+            "--mode takes one of guided, random, curious, coverage, not 'clever'",
+        ),
         (["--mode", "random", "x.jsonl"], 2, "--mode random has no input"),
         ([], 2, "no signal names an environment: give --env"),
         (["--env", "no-such-program"], 2, "no-such-program"),
@@ -116,8 +139,21 @@ def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp
 
 def test_a_journal_of_other_settings_is_refused(coevolve, lab, tmp_path: Path):
     """A run directory keeps the journal where there is no -o; other settings are named, not mixed in."""
-    options = ["--env", lab("slow"), "--mode", "random", "--episodes", "8", "--steps", "30", "--run", tmp_path / "run"]
-    process = subprocess.Popen([*COMMAND, *map(str, options)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    options = [
+        "--env",
+        lab("slow"),
+        "--mode",
+        "random",
+        "--episodes",
+        "8",
+        "--steps",
+        "30",
+        "--run",
+        tmp_path / "run",
+    ]
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, options)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     journal = tmp_path / "run" / "explore-0.journal"
     while not journal.exists() or b"config" not in journal.read_bytes():
         assert process.poll() is None

@@ -15,28 +15,53 @@ def task(name: str, kind: str = "") -> Task:
     return Task(id=name, env="lab", kind=kind, query=["q"], start=Start(name="default"))
 
 
-def signal(id_: str, kind: str, task_: str = "", strength: float = 0.5, behaviour: str = "", **more) -> Signal:
+def signal(
+    id_: str, kind: str, task_: str = "", strength: float = 0.5, behaviour: str = "", **more
+) -> Signal:
     whole = task(task_, behaviour) if task_ else None
     statistic = Statistic("mixed", 0.5)
     return Signal(
-        id=id_, kind=kind, task_id=task_, env="lab", strength=strength, statistic=statistic, task=whole, **more
+        id=id_,
+        kind=kind,
+        task_id=task_,
+        env="lab",
+        strength=strength,
+        statistic=statistic,
+        task=whole,
+        **more,
     )
 
 
 def test_signals_of_one_task_are_one_context():
     """Forgetting leads boundary leads rare; the strongest task comes first; every signal is told in the reflection."""
     found = merge(
-        [signal("a", "boundary", "t1", 0.9), signal("b", "rare", "t2", 0.95), signal("c", "forgetting", "t1", 0.1)]
+        [
+            signal("a", "boundary", "t1", 0.9),
+            signal("b", "rare", "t2", 0.95),
+            signal("c", "forgetting", "t1", 0.1),
+        ]
     )
     assert [[s.id for s in focus.signals] for focus in found] == [["b"], ["c", "a"]]
     context = context_of(found[1], ["x"])
-    assert (context.signal, context.signal_kind, context.task_id, context.aim) == ("c", "forgetting", "t1", ["x"])
+    assert (context.signal, context.signal_kind, context.task_id, context.aim) == (
+        "c",
+        "forgetting",
+        "t1",
+        ["x"],
+    )
     assert "forgetting" in context.reflection and "boundary" in context.reflection
 
 
 def test_rare_patterns_without_a_task_stay_apart():
     """A pattern that belongs to no task is a context of its own."""
-    assert len(merge([signal("a", "rare", pattern=["x", "y"]), signal("b", "rare", pattern=["y", "z"])])) == 2
+    assert (
+        len(
+            merge(
+                [signal("a", "rare", pattern=["x", "y"]), signal("b", "rare", pattern=["y", "z"])]
+            )
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize("episodes", [8, 16, 48, 61])
@@ -74,7 +99,10 @@ def test_a_task_without_room_for_its_first_signal_is_taken_for_the_next():
 @pytest.mark.parametrize(("episodes", "rounds"), [(1, 2), (2, 2), (6, 2), (7, 1), (6, 9)])
 def test_the_strongest_task_is_served_however_few_the_episodes(episodes, rounds):
     """One context of kinds whose share is less than an episode; none where --max-contexts says so."""
-    signals = [signal(f"s{i}", kind, f"t{i}", i / 10) for i, kind in enumerate(["progress", "error", "stall"])]
+    signals = [
+        signal(f"s{i}", kind, f"t{i}", i / 10)
+        for i, kind in enumerate(["progress", "error", "stall"])
+    ]
     assert [focus.lead.id for focus in choose(merge(signals), episodes, rounds, 32)] == ["s2"]
     assert not choose(merge(signals), episodes, rounds, 0)
 

@@ -14,7 +14,17 @@ from coevolve.exploration.pattern import around, pattern_of, repeat
 from coevolve.exploration.plans import Settings
 from coevolve.exploration.situation import Situation
 from coevolve.provenance import sources
-from coevolve.records import Call, Exploration, Signal, Start, Statistic, Step, Task, Trajectory, content_id
+from coevolve.records import (
+    Call,
+    Exploration,
+    Signal,
+    Start,
+    Statistic,
+    Step,
+    Task,
+    Trajectory,
+    content_id,
+)
 
 
 def effects(explorations: list[Exploration]) -> set[str]:
@@ -30,7 +40,11 @@ def skills(explorations: list[Exploration]) -> set[tuple[str, str]]:
             app, _, action = step.action.tool.partition(".")
             if action in verbs and not step.error:
                 last[app] = action
-            found |= {(effect.entity, last[effect.entity]) for effect in step.effects if effect.entity in last}
+            found |= {
+                (effect.entity, last[effect.entity])
+                for effect in step.effects
+                if effect.entity in last
+            }
     return found
 
 
@@ -48,7 +62,9 @@ def test_coverage_reaches_most_of_the_desk():
     reached = {}
     with Pool("desk") as pool:
         for mode in ("random", "curious", "coverage"):
-            reached[mode] = len(skills(list(explore([], pool, Settings(mode, episodes=24, steps=40)))))
+            reached[mode] = len(
+                skills(list(explore([], pool, Settings(mode, episodes=24, steps=40))))
+            )
     assert reached["coverage"] >= 55 and reached["random"] <= 15
     assert reached["random"] < reached["curious"] < reached["coverage"]
 
@@ -74,7 +90,9 @@ def test_coverage_takes_what_has_the_fewest_tasks():
             if not name.startswith("farm.")
         ]
         found = list(explore([], pool, Settings("coverage", episodes=6, steps=40), tasks=tasks))
-    assert {exploration.context.aim[0] for exploration in found} == {name for name in verbs if name.startswith("farm.")}
+    assert {exploration.context.aim[0] for exploration in found} == {
+        name for name in verbs if name.startswith("farm.")
+    }
     assert {app for app, _ in skills(found)} >= {"farm"}
 
 
@@ -111,7 +129,14 @@ def test_guided_repeats_the_weak_pattern_on_fresh_ground():
     with Pool("desk") as pool:
         tasks = random.Random(5).sample(pool.tasks("dev"), 6)
         tally = Tally()
-        found = list(explore([signal_of(task) for task in tasks], pool, Settings(episodes=16, steps=30), tally=tally))
+        found = list(
+            explore(
+                [signal_of(task) for task in tasks],
+                pool,
+                Settings(episodes=16, steps=30),
+                tally=tally,
+            )
+        )
     guided = [exploration for exploration in found if exploration.mode == "guided"]
     assert len(guided) == 2 * tally.contexts and len(found) == 16 and tally.contexts >= 3
     assert {e.mode for e in found} == {"guided", "coverage"}
@@ -125,8 +150,13 @@ def test_guided_repeats_the_weak_pattern_on_fresh_ground():
         assert exploration.start != task.start and exploration.rollouts == [f"r-{task.id}"]
     rounds = {}
     for exploration in guided:
-        rounds.setdefault(exploration.context.task_id, []).append((exploration.round, exploration.start))
-    assert all([number for number, _ in pair] == [0, 1] and pair[0][1] != pair[1][1] for pair in rounds.values())
+        rounds.setdefault(exploration.context.task_id, []).append(
+            (exploration.round, exploration.start)
+        )
+    assert all(
+        [number for number, _ in pair] == [0, 1] and pair[0][1] != pair[1][1]
+        for pair in rounds.values()
+    )
 
 
 def test_a_repetition_takes_observed_arguments_from_the_new_output(lab):
@@ -190,7 +220,9 @@ def test_another_seed_and_another_iteration_explore_elsewhere(lab):
         ids = [
             {
                 exploration.id
-                for exploration in explore([], pool, Settings("curious", episodes=4, steps=10, seed=s, iteration=i))
+                for exploration in explore(
+                    [], pool, Settings("curious", episodes=4, steps=10, seed=s, iteration=i)
+                )
             }
             for s, i in ((0, 0), (1, 0), (0, 1))
         ]
@@ -217,7 +249,9 @@ def test_faults_of_the_environment_are_dropped_and_counted(lab):
     assert 0 < tally.losses.lost <= 4 and len(found) == 24 - tally.losses.lost
     with (
         Pool(lab("broken")) as pool,
-        pytest.raises(Unreachable, match="all 8 episodes met faults of the environment, .*no such room"),
+        pytest.raises(
+            Unreachable, match="all 8 episodes met faults of the environment, .*no such room"
+        ),
     ):
         list(explore([], pool, Settings("curious", episodes=24, steps=5)))
 

@@ -15,7 +15,14 @@ from coevolve.records import Call, Start, Step, Task
 
 def tool(name: str, parameters: dict, read_only: bool = False, **language) -> Tool:
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
-    return Tool(name, name, schema, app=name.partition(".")[0], read_only=read_only, language=Language(**language))
+    return Tool(
+        name,
+        name,
+        schema,
+        app=name.partition(".")[0],
+        read_only=read_only,
+        language=Language(**language),
+    )
 
 
 NUMBER = {"type": ["number", "string"]}
@@ -29,11 +36,18 @@ TOOLS = {
             rows={"song_id": "{title}"},
             facts={"plays": "the plays of {title}", "stars": "the stars of {title}"},
         ),
-        tool("m.like", {"song_id": {"type": "integer"}}, do=["like {song_id}"], lookup_only=["song_id"]),
+        tool(
+            "m.like",
+            {"song_id": {"type": "integer"}},
+            do=["like {song_id}"],
+            lookup_only=["song_id"],
+        ),
         tool("me.finish", {"answer": NUMBER}, do=["tell me {answer}"], lookup_only=["answer"]),
     )
 }
-SHOWN = Step(0, Call("m.show"), json.dumps([{"song_id": 4711, "title": "Lamp", "plays": 3400, "stars": 4}]))
+SHOWN = Step(
+    0, Call("m.show"), json.dumps([{"song_id": 4711, "title": "Lamp", "plays": 3400, "stars": 4}])
+)
 
 
 def told(seed: int) -> list[Call]:
@@ -67,8 +81,13 @@ def test_an_identifier_is_drawn_from_its_rows_and_an_answer_from_facts():
 def test_a_task_of_code_teaches_the_tools_that_it_calls():
     """Coverage counts the APIs of programs, and their goals are the goals of a task whose kind names none."""
     code = "songs = apis.m.show()\napis.m.like(song_id=songs[0])\napis.me.finish()"
-    task = Task(id="t", env="x", kind="benchmark", query=["q"], solution=[[code]], start=Start("default"))
-    assert called(task) == ["m.show", "m.like", "me.finish"] and goals_of(task, TOOLS) == ["m.like", "me.finish"]
+    task = Task(
+        id="t", env="x", kind="benchmark", query=["q"], solution=[[code]], start=Start("default")
+    )
+    assert called(task) == ["m.show", "m.like", "me.finish"] and goals_of(task, TOOLS) == [
+        "m.like",
+        "me.finish",
+    ]
     memory = Memory(TOOLS)
     memory.learn_task(task)
     assert memory.used["m.like"] > memory.used["m.show"] > 0

@@ -39,7 +39,10 @@ def test_a_goal_is_what_people_ask_for(tools):
 
 def test_the_goal_of_a_task_is_named_by_its_kind_or_found_in_its_solution(tools):
     """`farm.set/lookup` names the tool; without a kind the goal tools of the solution count."""
-    assert goals_of(solved(kind="farm.set/lookup+mail.drop/given"), tools) == ["farm.set", "mail.drop"]
+    assert goals_of(solved(kind="farm.set/lookup+mail.drop/given"), tools) == [
+        "farm.set",
+        "mail.drop",
+    ]
     assert goals_of(solved(*FARM), tools) == ["farm.set"]
     assert goals_of(solved(*FARM, kind="something else"), tools) == ["farm.set"]
 
@@ -73,11 +76,16 @@ def test_helpers_that_worked_come_first_and_those_that_failed_last(tools):
     memory = Memory(tools)
     empty = Exploration(id="", env="desk", mode="random", start=Start())
     memory.learn(empty, [Lesson("farm.set", Recipe(("name",), ("farm.sync",)), "effect")], "")
-    memory.learn(empty, [Lesson("farm.set", Recipe(("name",), ("farm.check",)), "situation")] * 3, "")
+    memory.learn(
+        empty, [Lesson("farm.set", Recipe(("name",), ("farm.check",)), "situation")] * 3, ""
+    )
 
     def order(app: str) -> list[str]:
         siblings = [tools[f"{app}.{name}"] for name in ("open", "check", "sync", "save")]
-        return [tool.name for tool in memory.helpers("before", tools[f"{app}.set"], siblings, random.Random(0))]
+        return [
+            tool.name
+            for tool in memory.helpers("before", tools[f"{app}.set"], siblings, random.Random(0))
+        ]
 
     assert order("farm")[0] == "farm.sync" and order("farm")[-1] == "farm.check"
     assert order("mail")[0] == "mail.sync"

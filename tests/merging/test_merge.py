@@ -36,7 +36,11 @@ def lines(*tasks):
 
 def merged(old, new, *held_out, **limits):
     result = merge(lines(*old), lines(*new), HeldOut(held_out), Limits(**limits))
-    return [line.record for line in result.kept], Counter(reason for _, reason in result.refused), result.added
+    return (
+        [line.record for line in result.kept],
+        Counter(reason for _, reason in result.refused),
+        result.added,
+    )
 
 
 def test_old_ones_first_then_new_ones_in_order():
@@ -48,7 +52,14 @@ def test_old_ones_first_then_new_ones_in_order():
 def test_duplicates_are_merged_once():
     """By id, and by start state and query even where the solution differs; in the old set, too."""
     same = task(1)
-    other = Task(id="0" * 16, env="x", query=same.query, start=same.start, solution=[[Call("run")]], validity=VALID)
+    other = Task(
+        id="0" * 16,
+        env="x",
+        query=same.query,
+        start=same.start,
+        solution=[[Call("run")]],
+        validity=VALID,
+    )
     kept, refused, added = merged([same, same], [same, other, task(2), task(2)], max_share=1)
     assert kept == [same, task(2)] and refused == {"duplicate": 4} and added == 1
 
@@ -57,7 +68,10 @@ def test_only_valid_tasks_come_in():
     """Another verdict never, none only on request; the old set is taken as it is."""
     new = [task(1, validity=None), task(2, validity=Validity("trivial", "strict")), task(3)]
     old = [task(4, validity=None)]
-    assert merged(old, new, max_share=1)[:2] == ([*old, task(3)], {"not validated": 1, "verdict trivial": 1})
+    assert merged(old, new, max_share=1)[:2] == (
+        [*old, task(3)],
+        {"not validated": 1, "verdict trivial": 1},
+    )
     assert merged(old, new, max_share=1, unvalidated=True)[2] == 2
 
 
@@ -103,7 +117,11 @@ def test_eviction_takes_the_oldest_synthetic_tasks_and_no_anchor():
     old = [task(5, iteration=2), *anchors, task(3, iteration=1), task(4, iteration=1)]
     new = [task(6, iteration=3)]
     kept, refused, added = merged(old, new, max_tasks=4)
-    assert kept == [task(5, iteration=2), *anchors, task(6, iteration=3)] and refused == {"evicted": 2} and added == 1
+    assert (
+        kept == [task(5, iteration=2), *anchors, task(6, iteration=3)]
+        and refused == {"evicted": 2}
+        and added == 1
+    )
     assert merged(old, new, max_tasks=1)[0] == anchors
 
 

@@ -7,7 +7,9 @@ from coevolve.models.service import Models, Options
 
 
 async def one(models: Models, number: int) -> str:
-    return (await models.chat(Request(model="m", messages=[{"role": "user", "content": str(number)}]))).text
+    return (
+        await models.chat(Request(model="m", messages=[{"role": "user", "content": str(number)}]))
+    ).text
 
 
 with Models("s", Options(base_url=sys.argv[1], journal=sys.argv[2])) as asking:

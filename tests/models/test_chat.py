@@ -13,7 +13,9 @@ from coevolve.records import Usage
 
 
 def body(finish="stop", usage=None, **message) -> bytes:
-    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], "usage": usage}).encode()
+    return json.dumps(
+        {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -25,8 +27,16 @@ def body(finish="stop", usage=None, **message) -> bytes:
         ({"content": "the answer", "reasoning_content": "hm"}, "the answer", "hm"),
         ({"content": "the answer", "reasoning": "hm"}, "the answer", "hm"),
         ({"content": '{"a": "x</think>y"}'}, '{"a": "x</think>y"}', ""),
-        ({"content": "about the <think> tag and </think>"}, "about the <think> tag and </think>", ""),
-        ({"content": [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]}, "in parts", ""),
+        (
+            {"content": "about the <think> tag and </think>"},
+            "about the <think> tag and </think>",
+            "",
+        ),
+        (
+            {"content": [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]},
+            "in parts",
+            "",
+        ),
         ({"content": None, "refusal": "I won't"}, "I won't", ""),
         ({"content": "half \ud83d", "role": "assistant"}, "half ?", ""),
     ],
@@ -59,7 +69,11 @@ def test_tool_calls():
 
 def test_usage():
     """Prompt, completion and cached tokens; servers leave them out or send nulls."""
-    usage = {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }
     said = reply(body(content="x", usage=usage))
     assert (said.usage, said.cached_tokens) == (Usage(10, 3), 8)
     for usage in (None, {"prompt_tokens": None}, {"prompt_tokens_details": None}):
@@ -93,7 +107,11 @@ def test_silence_is_a_reply_where_the_request_says_so():
     for content in ("", None):
         said = reply(body(content=content), may_be_silent=True)
         assert (said.text, said.reasoning, said.tool_calls, said.truncated) == ("", "", [], False)
-    for answer in (b'{"choices": []}', body("content_filter", content=None), b'{"choices": [{"message": null}]}'):
+    for answer in (
+        b'{"choices": []}',
+        body("content_filter", content=None),
+        b'{"choices": [{"message": null}]}',
+    ):
         with pytest.raises(BadReply):
             reply(answer, may_be_silent=True)
     asked = Request(model="m", messages=[])
@@ -102,7 +120,10 @@ def test_silence_is_a_reply_where_the_request_says_so():
 
 def test_reasoning_alone_is_a_reply():
     """A model that thought and said nothing answered: its message is kept, whichever way its reasoning came."""
-    for message in ({"content": "<think>only this</think>"}, {"content": None, "reasoning_content": "only this"}):
+    for message in (
+        {"content": "<think>only this</think>"},
+        {"content": None, "reasoning_content": "only this"},
+    ):
         said = reply(body(**message))
         assert (said.text, said.reasoning, said.tool_calls) == ("", "only this", [])
 
@@ -146,7 +167,9 @@ def test_odd_messages_are_replies(name):
     assert [(c["function"]["name"], c["function"]["arguments"]) for c in said.tool_calls] == calls
     assert msgspec.json.decode(msgspec.json.encode(said), type=Reply) == said
     for call in said.tool_calls:
-        assert isinstance(json.loads(call["function"]["arguments"]), dict) and isinstance(call["id"], str)
+        assert isinstance(json.loads(call["function"]["arguments"]), dict) and isinstance(
+            call["id"], str
+        )
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_a_prompt_that_does_not_work_is_refused_when_it_is_read(what, tmp_path):
     """Before a stage begins anything: one line that says what is wrong."""
     text, says = WRONG[what]
     (tmp_path / "explore.jinja").write_bytes(text)
-    (tmp_path / "observe.jinja").write_text('{% include "explore.jinja" %}' if "another" in what else "{{ left }}")
+    (tmp_path / "observe.jinja").write_text(
+        '{% include "explore.jinja" %}' if "another" in what else "{{ left }}"
+    )
     with pytest.raises(UsageError, match=says) as caught:
         prompts.load("explore", str(tmp_path))
     assert "\n" not in str(caught.value)
@@ -83,7 +85,9 @@ def test_examples_have_the_variables_of_the_prompts(name):
     """What the package's own files use is what a file of the user's may use."""
     prompt = prompts.load(name)
     source = prompt.environment.loader.mapping[name + prompts.SUFFIX]
-    assert meta.find_undeclared_variables(prompt.environment.parse(source)) == set(prompts.EXAMPLES[name])
+    assert meta.find_undeclared_variables(prompt.environment.parse(source)) == set(
+        prompts.EXAMPLES[name]
+    )
 
 
 def test_no_text_closes_its_own_fence():

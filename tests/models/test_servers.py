@@ -23,7 +23,15 @@ from coevolve.models.chat import BadReply, Reply, Request
 from coevolve.models.service import Models, Options
 
 NOBODY = "http://127.0.0.1:9/v1"
-VARIABLES = ("OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy")
+VARIABLES = (
+    "OPENAI_API_KEY",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +47,9 @@ def ask(url: str, tmp_path: Path, retries: int = 4, **options) -> Reply:
         for server in models._client._servers:
             for client in server.clients:
                 client.max_retries = retries
-        (found,) = models.each([Request(model="m", messages=[{"role": "user", "content": "hello"}])], models.chat)
+        (found,) = models.each(
+            [Request(model="m", messages=[{"role": "user", "content": "hello"}])], models.chat
+        )
         return found
 
 
@@ -49,7 +59,9 @@ def kept(tmp_path: Path) -> str:
 
 
 TOKEN = base64.b64encode(b"u:secretPASS/x").decode()
-SPELLINGS = f"secretPASS/x secretPASS%2Fx %73ecretPASS%2fx secretPASS\\/x Basic {TOKEN} {TOKEN.rstrip('=')}"
+SPELLINGS = (
+    f"secretPASS/x secretPASS%2Fx %73ecretPASS%2fx secretPASS\\/x Basic {TOKEN} {TOKEN.rstrip('=')}"
+)
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -65,7 +77,9 @@ def test_a_password_is_cut_in_every_spelling(tmp_path, status):
             said = ask(url, tmp_path).text
             assert said == "*** *** *** *** Basic ***= ***"
         else:
-            with pytest.raises(Unreachable, match="refuses the user and password in its address .HTTP 401") as caught:
+            with pytest.raises(
+                Unreachable, match="refuses the user and password in its address .HTTP 401"
+            ) as caught:
                 ask(url, tmp_path)
             said = str(caught.value)
         assert server.requests[0]["key"] == f"Basic {TOKEN}"
@@ -78,14 +92,21 @@ def test_a_password_is_cut_in_every_spelling(tmp_path, status):
     [
         ("sk-planted", "", r"refuses the key in OPENAI_API_KEY \(HTTP 403"),
         (None, "", r"refuses a call without a key, for OPENAI_API_KEY is not set \(HTTP 403"),
-        ("sk-planted", "?code=planted", r"refuses the key in OPENAI_API_KEY, or the query of its address \(HTTP 403"),
+        (
+            "sk-planted",
+            "?code=planted",
+            r"refuses the key in OPENAI_API_KEY, or the query of its address \(HTTP 403",
+        ),
     ],
 )
 def test_the_credential_that_was_refused_is_named(tmp_path, monkeypatch, key, query, says):
     """Nobody looks for a key that was never set."""
     if key:
         monkeypatch.setenv("OPENAI_API_KEY", key)
-    with ScriptedServer(lambda _: Fault(403)) as server, pytest.raises(Unreachable, match=says) as caught:
+    with (
+        ScriptedServer(lambda _: Fault(403)) as server,
+        pytest.raises(Unreachable, match=says) as caught,
+    ):
         ask(server.url + query, tmp_path)
     assert "planted" not in str(caught.value)
 
@@ -117,7 +138,12 @@ def test_headers_of_the_environment_are_refused(tmp_path, monkeypatch):
 
 def test_other_variables_of_the_package_do_not_go_out(tmp_path, monkeypatch):
     """Keys of other services stay here, whole requests considered; the organization and the project go, and no key is sent."""
-    for name in ("OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
+    for name in (
+        "OPENAI_ADMIN_KEY",
+        "OPENAI_WEBHOOK_SECRET",
+        "AZURE_OPENAI_API_KEY",
+        "AZURE_OPENAI_AD_TOKEN",
+    ):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "planted")
     monkeypatch.setenv("OPENAI_ORG_ID", "an-organization")
@@ -166,7 +192,12 @@ def test_a_variable_that_cannot_be_used_is_named(tmp_path, monkeypatch, name, va
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Retry-After": "61"}, {"Retry-After": "90"}, {"Retry-After": "inf"}, {"retry-after-ms": "90000"}],
+    [
+        {"Retry-After": "61"},
+        {"Retry-After": "90"},
+        {"Retry-After": "inf"},
+        {"retry-after-ms": "90000"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("status", [429, 503])
@@ -174,7 +205,8 @@ def test_a_long_rest_ends_the_call_at_once(tmp_path, headers, status):
     """A server that asks for more than a minute is asked once, whatever it says of another try."""
     with ScriptedServer(lambda _: Fault(status, {**headers, "x-should-retry": "true"})) as server:
         with pytest.raises(
-            Unreachable, match=rf"HTTP {status} from model m: it asks to be left alone for (61|90|inf) s"
+            Unreachable,
+            match=rf"HTTP {status} from model m: it asks to be left alone for (61|90|inf) s",
         ):
             ask(server.url, tmp_path)
         assert len(server.requests) == 1
@@ -193,7 +225,11 @@ def test_a_server_that_wants_no_other_try_is_not_said_to_have_had_one(tmp_path):
     [
         (NOBODY, None, "^http://127.0.0.1:9/v1: no answer from model m: Connection refused$"),
         ("http://no-such-host.invalid/v1", None, "model m: .*(not known|resolution|No address)"),
-        (NOBODY, "u:planted@127.0.0.1:10", r"refused \(by way of the proxy http://\*\*\*@127.0.0.1:10\)$"),
+        (
+            NOBODY,
+            "u:planted@127.0.0.1:10",
+            r"refused \(by way of the proxy http://\*\*\*@127.0.0.1:10\)$",
+        ),
     ],
     ids=["port", "host", "proxy"],
 )
@@ -208,9 +244,12 @@ def test_the_cause_of_a_failed_connection_is_said(tmp_path, monkeypatch, url, pr
 def test_what_a_proxy_says_of_its_password_is_cut(tmp_path, monkeypatch):
     """A proxy that refuses who asks and shows the header: its address is named, its password is not."""
     with ScriptedServer(lambda _: Fault(407, message="no pl/anted, Basic " + base64.b64encode(b"u:pl/anted").decode())) as server:  # fmt: skip
-        monkeypatch.setenv("http_proxy", server.url.replace("://", "://u:pl%2Fanted@").removesuffix("/v1"))
+        monkeypatch.setenv(
+            "http_proxy", server.url.replace("://", "://u:pl%2Fanted@").removesuffix("/v1")
+        )
         with pytest.raises(
-            Unreachable, match=r"the proxy http://\*\*\*@127.*refuses who asks.*no \*\*\*, Basic \*\*\*"
+            Unreachable,
+            match=r"the proxy http://\*\*\*@127.*refuses who asks.*no \*\*\*, Basic \*\*\*",
         ):
             ask("http://elsewhere.invalid/v1", tmp_path)
 
@@ -219,7 +258,9 @@ def test_of_several_attempts_at_a_connection_the_first_tells_the_cause():
     """As where a name has two addresses, with the words of the layers in between left out."""
     error = Exception("Connection error.")
     error.__cause__ = OSError("All connection attempts failed")
-    error.__cause__.__cause__ = ExceptionGroup("two", [OSError(errno.EHOSTUNREACH, "::1"), OSError(errno.EPERM, "no")])
+    error.__cause__.__cause__ = ExceptionGroup(
+        "two", [OSError(errno.EHOSTUNREACH, "::1"), OSError(errno.EPERM, "no")]
+    )
     assert cause(error) == os.strerror(errno.EHOSTUNREACH)
     error.__cause__ = ValueError("no words of the system's")
     assert cause(error) == "no words of the system's"
@@ -233,7 +274,9 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
         return (await models.chat(Request(model="m", messages=[message], sample=number))).text
 
     with ScriptedServer(lambda _: "hello") as server, pytest.raises(Unreachable) as caught:
-        with Models("s", Options(base_url=f"{server.url},{NOBODY}", journal=str(tmp_path / "j"))) as models:
+        with Models(
+            "s", Options(base_url=f"{server.url},{NOBODY}", journal=str(tmp_path / "j"))
+        ) as models:
             for at in models._client._servers:
                 at.clients[0].max_retries = 0
             list(models.each(range(2), one))
@@ -244,10 +287,17 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
 def test_an_answer_without_end_is_lost_and_not_read(tmp_path, packed):
     """Asked once, read up to the bound, packed or not: no memory, journal or conversation holds it."""
     text = "word " * (MOST_BYTES // 5 + 1)
-    body = json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
-    fault = Fault(body=gzip.compress(body) if packed else body, headers={"Content-Encoding": "gzip"} if packed else {})
+    body = json.dumps(
+        {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+    ).encode()
+    fault = Fault(
+        body=gzip.compress(body) if packed else body,
+        headers={"Content-Encoding": "gzip"} if packed else {},
+    )
     with ScriptedServer(lambda _: fault) as server:
-        with pytest.raises(BadReply, match="the model gave no reply: the server's answer is longer than 4 MiB"):
+        with pytest.raises(
+            BadReply, match="the model gave no reply: the server's answer is longer than 4 MiB"
+        ):
             ask(server.url, tmp_path)
         assert len(server.requests) == 1
     assert len(kept(tmp_path)) < 2000 and "longer than" in kept(tmp_path)
@@ -267,10 +317,16 @@ def test_the_text_of_a_redirect_is_not_read(tmp_path):
             while sent < 1 << 30:
                 sent += connection.send(b"x" * 65536)
 
-    with ScriptedServer(lambda _: "from elsewhere") as server, socket.create_server(("127.0.0.1", 0)) as listening:
+    with (
+        ScriptedServer(lambda _: "from elsewhere") as server,
+        socket.create_server(("127.0.0.1", 0)) as listening,
+    ):
         thread = threading.Thread(target=serve, args=(listening,), daemon=True)
         thread.start()
-        assert ask(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", tmp_path).text == "from elsewhere"
+        assert (
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", tmp_path).text
+            == "from elsewhere"
+        )
         thread.join()
     assert sent < 1 << 28
 
@@ -278,7 +334,9 @@ def test_the_text_of_a_redirect_is_not_read(tmp_path):
 def test_an_error_without_end_is_said_in_a_line(tmp_path):
     """Its beginning."""
     with ScriptedServer(lambda _: Fault(422, message="no " * MOST_BYTES)) as server:
-        with pytest.raises(CoevolveError, match="refuses the request .HTTP 422.: .*no no no") as caught:
+        with pytest.raises(
+            CoevolveError, match="refuses the request .HTTP 422.: .*no no no"
+        ) as caught:
             ask(server.url, tmp_path)
     assert len(str(caught.value)) < 500
 

@@ -17,7 +17,17 @@ from typing import Annotated
 
 import msgspec
 import pytest
-from scripted_server import BROKEN, CUT, EMPTY, HALF, NO_CHOICE, TOO_MANY, Fault, ScriptedServer, completion
+from scripted_server import (
+    BROKEN,
+    CUT,
+    EMPTY,
+    HALF,
+    NO_CHOICE,
+    TOO_MANY,
+    Fault,
+    ScriptedServer,
+    completion,
+)
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
 from coevolve.models.chat import BadReply, Full, Rejected, Request
@@ -68,7 +78,9 @@ def test_a_rerun_calls_nothing(journal):
 def test_offline_names_what_is_missing(tmp_path):
     """A question that the cassette lacks is an error that says which; nothing is created."""
     with Models("s", Options(journal=str(tmp_path / "none"), offline=True)) as models:
-        with pytest.raises(CoevolveError, match=r"--offline.*model m, prompt v7, sample 2.*what now") as caught:
+        with pytest.raises(
+            CoevolveError, match=r"--offline.*model m, prompt v7, sample 2.*what now"
+        ) as caught:
             next(models.each([question("what\nnow", sample=2, prompt_version="v7")], models.chat))
         assert question("what\nnow", sample=2, prompt_version="v7").key() in str(caught.value)
     assert not (tmp_path / "none").exists()
@@ -80,7 +92,12 @@ def test_samples_are_calls_of_their_own_and_twins_are_one(journal):
         ScriptedServer(echo, latency=0.05) as server,
         Models("s", Options(base_url=server.url, journal=journal)) as models,
     ):
-        list(models.each([question("a"), question("a", sample=1), question("a"), question("a", sample=1)], models.chat))
+        list(
+            models.each(
+                [question("a"), question("a", sample=1), question("a"), question("a", sample=1)],
+                models.chat,
+            )
+        )
         assert len(server.requests) == 2
 
 
@@ -104,11 +121,15 @@ def test_results_come_in_order_and_the_width_holds(journal):
             async def one(text):
                 return (await models.chat(question(text))).text
 
-            assert list(models.each(range(40), one, width=20)) == [f"you said {i}" for i in range(40)]
+            assert list(models.each(range(40), one, width=20)) == [
+                f"you said {i}" for i in range(40)
+            ]
     assert most == 4
 
 
-@pytest.mark.parametrize("fault", [TOO_MANY, BROKEN, CUT, Fault(hang=1.0)], ids=["429", "500", "cut", "hang"])
+@pytest.mark.parametrize(
+    "fault", [TOO_MANY, BROKEN, CUT, Fault(hang=1.0)], ids=["429", "500", "cut", "hang"]
+)
 def test_passing_faults_are_retried_by_the_client(journal, fault):
     """Too many requests, an internal error, a connection cut in the middle, a hang: the right answers, one retry each."""
     with ScriptedServer(echo, {1: fault, 4: fault}) as server:
@@ -127,7 +148,10 @@ def test_retry_after_is_waited_for(journal):
         waits = {1: {"Retry-After": "2"}, 2: {"retry-after-ms": "1500"}}
         return Fault(429, waits[len(arrived)]) if len(arrived) in waits else echo(request)
 
-    with ScriptedServer(answer) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+    with (
+        ScriptedServer(answer) as server,
+        Models("s", Options(base_url=server.url, journal=journal)) as models,
+    ):
         assert ask_all(models, [1]) == ["you said 1"]
     first, second, third = arrived
     assert second - first >= 2 and third - second >= 1.5
@@ -149,7 +173,9 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
             found = list(models.each(range(5), lambda text: one(models, text)))
             assert [isinstance(f, BadReply) for f in found] == [False, False, True, False, False]
             (totals,) = models.totals()
-            assert (totals.bad, totals.paid.calls, totals.paid.estimated) == (1, 5, 1), "it was paid, whatever it was"
+            assert (totals.bad, totals.paid.calls, totals.paid.estimated) == (1, 5, 1), (
+                "it was paid, whatever it was"
+            )
         with Models("s", options) as models:
             assert ask_all(models, range(5)) == [f"you said {i}" for i in range(5)]
             assert models.totals()[0].paid.calls == 1
@@ -204,14 +230,20 @@ def test_no_address_no_call(url, journal, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "price", ["prompt = nan\ncompletion = 1", "prompt = -1\ncompletion = 1", "prompt = 1\ncompletion = inf"]
+    "price",
+    ["prompt = nan\ncompletion = 1", "prompt = -1\ncompletion = 1", "prompt = 1\ncompletion = inf"],
 )
 def test_a_price_is_a_finite_number(price, journal, tmp_path):
     """A table that no budget could be kept by is refused."""
     (tmp_path / "prices.toml").write_text(f"[m]\n{price}\n")
     with pytest.raises(UsageError, match="finite"):
         Models(
-            "s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, prices=str(tmp_path / "prices.toml"))
+            "s",
+            Options(
+                base_url="http://127.0.0.1:9/v1",
+                journal=journal,
+                prices=str(tmp_path / "prices.toml"),
+            ),
         ).__enter__()
 
 
@@ -220,14 +252,20 @@ KEY = "sk/planted-7\\x"
 
 def spelled(text: str) -> str:
     """As some servers write JSON."""
-    return json.dumps(text)[1:-1].replace("/", "\\/").replace("-", "\\u002D").replace("p", "\\u0070")
+    return (
+        json.dumps(text)[1:-1].replace("/", "\\/").replace("-", "\\u002D").replace("p", "\\u0070")
+    )
 
 
 def echoes(request: dict) -> Fault:
     """Says the key in a text, in its reasoning, and in a call's arguments, where it is JSON in JSON in JSON."""
     inner = json.dumps({"text": "@", "more": json.dumps({"deep": "@"})}).replace("@", spelled(KEY))
     call = {"id": KEY, "type": "function", "function": {"name": "say", "arguments": inner}}
-    message = {"content": [{"text": f"it is {KEY[:4]}"}, {"text": KEY[4:]}], "reasoning": KEY, "tool_calls": [call]}
+    message = {
+        "content": [{"text": f"it is {KEY[:4]}"}, {"text": KEY[4:]}],
+        "reasoning": KEY,
+        "tool_calls": [call],
+    }
     body = json.dumps(completion(message, request)).replace(json.dumps(KEY)[1:-1], spelled(KEY))
     return Fault(body=body.encode())
 
@@ -247,7 +285,10 @@ def everything(value: object) -> str:
 def test_the_key_is_cut_however_it_is_spelled(journal, monkeypatch):
     """Escaped as JSON allows it, in parts, in JSON inside JSON: nothing that is kept decodes to it."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with ScriptedServer(echoes) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+    with (
+        ScriptedServer(echoes) as server,
+        Models("s", Options(base_url=server.url, journal=journal)) as models,
+    ):
         (found,) = models.each([question("x")], models.chat)
     assert KEY in everything(json.loads(echoes({"messages": []}).body)), "the server did say it"
     assert found.text == "it is ***" and found.tool_calls[0]["function"]["name"] == "say"
@@ -267,7 +308,12 @@ def test_a_password_in_the_address_goes_out_and_nowhere_else(journal):
         with Models("s", Options(base_url=url, journal=journal)) as models:
             assert ask_all(models, [1]) == ["*** it is"]
         assert server.requests[0]["key"] == "Basic " + base64.b64encode(b"u:s3cret-pw").decode()
-    for wrong in ("ftp://u:s3cret@h", "u:s3cret@h/v1", "http://u:s3/cret?@h:x/v1", "http://h:0/v1?key=s3cret"):
+    for wrong in (
+        "ftp://u:s3cret@h",
+        "u:s3cret@h/v1",
+        "http://u:s3/cret?@h:x/v1",
+        "http://h:0/v1?key=s3cret",
+    ):
         with pytest.raises(UsageError) as refused:
             Models("s", Options(base_url=wrong, journal=journal))
         assert "s3" not in str(refused.value)
@@ -288,7 +334,9 @@ def test_an_attempt_ends_however_slowly_the_server_speaks(journal):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, args=(listening,), daemon=True).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        with pytest.raises(Unreachable, match="no answer from model m: an attempt took longer than 0.5 s"):
+        with pytest.raises(
+            Unreachable, match="no answer from model m: an attempt took longer than 0.5 s"
+        ):
             with Models("s", Options(base_url=url, journal=journal, timeout=0.5)) as models:
                 without_retries(models)
                 ask_all(models, [1])
@@ -304,7 +352,11 @@ def test_a_count_that_is_none_is_estimated(journal, count):
         with Models("s", Options(base_url=server.url, journal=journal)) as models:
             assert ask_all(models, [1]) == ["ok"]
         (totals,) = models.totals()
-    assert totals.paid.estimated == 1 and 0 < totals.paid.tokens < 100 and totals.paid.cached_tokens == 0
+    assert (
+        totals.paid.estimated == 1
+        and 0 < totals.paid.tokens < 100
+        and totals.paid.cached_tokens == 0
+    )
 
 
 @pytest.mark.parametrize("limits", [Limits(tokens=250), Limits(cost=0.25)], ids=["tokens", "cost"])
@@ -312,7 +364,10 @@ def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
     """They end the budget, and the journal knows of them, so that reruns with the same budget come to ask nothing more."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
-    answer = {"choices": [{"message": {"content": ""}}], "usage": {"prompt_tokens": 90, "completion_tokens": 10}}
+    answer = {
+        "choices": [{"message": {"content": ""}}],
+        "usage": {"prompt_tokens": 90, "completion_tokens": 10},
+    }
     options = {"journal": journal, "concurrency": 1, "prices": str(prices)}
 
     async def one(models, text):
@@ -328,15 +383,21 @@ def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
                 with Models("s", Options(base_url=server.url, limits=limits, **options)) as models:
                     list(models.each(range(8), lambda text: one(models, text)))
             asked.append(len(server.requests))
-            paid.append([(totals.bad, totals.paid.calls, totals.paid.tokens) for totals in models.totals()])
-        assert asked == [3, 4, 5, 5, 5], "what a question took in vain is taken from each later budget"
+            paid.append(
+                [(totals.bad, totals.paid.calls, totals.paid.tokens) for totals in models.totals()]
+            )
+        assert asked == [3, 4, 5, 5, 5], (
+            "what a question took in vain is taken from each later budget"
+        )
         assert paid[:2] == [[(3, 3, 300)], [(1, 1, 100)]] and paid[4] == []
         assert "300 tokens by earlier answers that could not be used" in str(caught.value)
         assert sum(line["reply"]["usage"]["prompt_tokens"] for line in lines(journal)) == 5 * 90
     with ScriptedServer(echo) as server:
         with Models("s", Options(base_url=server.url, **options)) as models:
             assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
-        with Models("s", Options(base_url=server.url, limits=Limits(tokens=1), **options)) as models:
+        with Models(
+            "s", Options(base_url=server.url, limits=Limits(tokens=1), **options)
+        ) as models:
             assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
         assert len(server.requests) == 8
 
@@ -348,19 +409,27 @@ def test_reasoning_is_kept_and_not_sent_back(journal, field):
     def answer(request):
         return {"content": "yes", field: "a thought"}
 
-    with ScriptedServer(answer) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+    with (
+        ScriptedServer(answer) as server,
+        Models("s", Options(base_url=server.url, journal=journal)) as models,
+    ):
         (first,) = models.each([question("well?")], models.chat)
         (entry,) = lines(journal)
         assert first.reasoning == entry["reply"]["reasoning"] == "a thought" and first.text == "yes"
         more = [*question("well?").messages, first.message, {"role": "user", "content": "sure?"}]
         list(models.each([Request(model="m", messages=more)], models.chat))
-        assert "a thought" not in json.dumps(server.requests) and server.requests[1]["messages"][1]["content"] == "yes"
+        assert (
+            "a thought" not in json.dumps(server.requests)
+            and server.requests[1]["messages"][1]["content"] == "yes"
+        )
 
 
 def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
     with pytest.raises(Unreachable, match="no answer from model m: Connection refused") as caught:
-        with Models("s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")) as models:
+        with Models(
+            "s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")
+        ) as models:
             without_retries(models)
             ask_all(models, [1])
     assert "pass" not in str(caught.value)
@@ -372,7 +441,9 @@ def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\ncached = 0\n")
     with ScriptedServer(echo, latency=0.05) as server:
-        options = Options(base_url=server.url, journal=journal, concurrency=2, limits=limits, prices=str(prices))
+        options = Options(
+            base_url=server.url, journal=journal, concurrency=2, limits=limits, prices=str(prices)
+        )
         reached = 0
         while reached < 20:
             try:
@@ -401,12 +472,22 @@ def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, 
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
     with ScriptedServer(uncounted) as server:
-        options = {"base_url": server.url, "journal": journal, "concurrency": 1, "prices": str(prices)}
-        with pytest.raises(BudgetReached, match=r"reached \(by estimate: \d calls came without usage\)"):
+        options = {
+            "base_url": server.url,
+            "journal": journal,
+            "concurrency": 1,
+            "prices": str(prices),
+        }
+        with pytest.raises(
+            BudgetReached, match=r"reached \(by estimate: \d calls came without usage\)"
+        ):
             with Models("s", Options(limits=limits, **options)) as models:
                 ask_all(models, range(8))
         (totals,) = models.totals()
-        asked, said = json.dumps([[{"content": "0", "role": "user"}], [], None]), json.dumps(["you said 0", ""])
+        asked, said = (
+            json.dumps([[{"content": "0", "role": "user"}], [], None]),
+            json.dumps(["you said 0", ""]),
+        )
         a_call = len(asked.replace(" ", "")) / 3 + len(said) / 3
         assert abs(totals.paid.tokens / totals.paid.calls - a_call) < 3
         assert 1 <= totals.paid.calls == totals.paid.estimated == len(server.requests) < 8
@@ -422,7 +503,11 @@ def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, 
 def test_what_a_server_counts_is_not_estimated(journal):
     """Usage stands as it is; cached tokens are a part of the prompt's, whatever a server says."""
     answer = json.loads(json.dumps(completion("ok", {"messages": []})))
-    answer["usage"] = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 99}}
+    answer["usage"] = {
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 99},
+    }
     with ScriptedServer(lambda request: Fault(body=json.dumps(answer).encode())) as server:
         with Models("s", Options(base_url=server.url, journal=journal)) as models:
             ask_all(models, [1])
@@ -436,7 +521,9 @@ def test_what_a_server_counts_is_not_estimated(journal):
 def test_extra_fields_are_not_the_stages_own(journal, field, value):
     """Model, messages, tools, n and stream are neither set nor removed by --request-extra."""
     with pytest.raises(UsageError, match=rf"--request-extra: {field} "):
-        Models("s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, extra={field: value}))
+        Models(
+            "s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, extra={field: value})
+        )
     assert not Path(journal).exists()
 
 
@@ -445,7 +532,9 @@ def test_a_cost_limit_needs_a_price(journal, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text('{"other": {"prompt": 1, "completion": 1}}')
     with ScriptedServer(echo) as server:
-        options = Options(base_url=server.url, journal=journal, limits=Limits(cost=1.0), prices=str(prices))
+        options = Options(
+            base_url=server.url, journal=journal, limits=Limits(cost=1.0), prices=str(prices)
+        )
         with pytest.raises(UsageError, match="price of m"), Models("s", options) as models:
             ask_all(models, [1])
         assert not server.requests
@@ -456,7 +545,10 @@ def test_a_cost_limit_needs_a_price(journal, tmp_path):
 
 def test_cost_is_null_without_a_table(journal):
     """No price, no figure."""
-    with ScriptedServer(echo) as server, Models("s", Options(base_url=server.url, journal=journal)) as models:
+    with (
+        ScriptedServer(echo) as server,
+        Models("s", Options(base_url=server.url, journal=journal)) as models,
+    ):
         ask_all(models, [1])
         models.kept = 2
         (totals,) = models.totals()
@@ -488,7 +580,9 @@ def test_structured_answers(journal):
 
     with ScriptedServer(answer) as server:
         for _ in range(2):  # from the journal all goes the same way
-            with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+            with Models(
+                "s", Options(base_url=server.url, journal=journal, concurrency=1)
+            ) as models:
                 texts = ["good", "fenced", "second", "bad"]
                 *ideas, rejected = models.each(texts, lambda text: one(models, text))
             assert ideas == [Idea("q", 0.5)] * 3
@@ -505,7 +599,9 @@ def test_a_server_without_structured_answers(journal, status):
 
     def answer(request):
         if "response_format" in request:
-            return Fault(status, {"x-should-retry": "false"}, message="response_format is not supported")
+            return Fault(
+                status, {"x-should-retry": "false"}, message="response_format is not supported"
+            )
         return '{"query": "q", "confidence": 0.5}'
 
     with ScriptedServer(answer) as server:
@@ -523,7 +619,8 @@ def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
     def answer(request):
         if not takes and any(message["role"] == "tool" for message in request["messages"]):
             return Fault(
-                400, message="messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+                400,
+                message="messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
             )
         return "done"
 
@@ -534,10 +631,15 @@ def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
             for messages in (said, [*said, call, {"role": "tool", "content": "b.txt"}]):
                 (said_back,) = models.each([Request(model="m", messages=messages)], models.chat)
                 assert said_back.text == "done"
-        roles = [[message["role"] for message in request["messages"]][2::2] for request in server.requests]
+        roles = [
+            [message["role"] for message in request["messages"]][2::2]
+            for request in server.requests
+        ]
     if takes:
         assert roles == [["tool"], ["tool", "tool"]]
-        assert all(m["tool_call_id"] for r in server.requests for m in r["messages"] if m["role"] == "tool")
+        assert all(
+            m["tool_call_id"] for r in server.requests for m in r["messages"] if m["role"] == "tool"
+        )
     else:
         assert roles == [["tool"], ["user"], ["user", "user"]]
 
@@ -551,7 +653,10 @@ def test_extra_fields_reach_the_server_and_the_key(journal):
             with Models("s", Options(base_url=server.url, journal=journal, extra=more)) as models:
                 next(models.each([request], models.chat))
         assert [r.get("temperature") for r in server.requests] == [0.5, None]
-        assert server.requests[1]["reasoning_effort"] == "low" and server.requests[1]["max_tokens"] == 7
+        assert (
+            server.requests[1]["reasoning_effort"] == "low"
+            and server.requests[1]["max_tokens"] == 7
+        )
 
 
 @pytest.fixture
@@ -561,7 +666,9 @@ def asker(journal):
 
     def start(server: ScriptedServer) -> subprocess.Popen:
         command = [sys.executable, Path(__file__).with_name("asker.py"), server.url, journal]
-        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        started.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
         assert started[-1].stdout.readline() == "ready\n"
         return started[-1]
 
@@ -613,7 +720,9 @@ def lines(journal: str) -> list[dict]:
     return [json.loads(line) for path in sorted(Path(journal).glob("*.jsonl")) for line in path.read_bytes().splitlines()]  # fmt: skip
 
 
-@pytest.mark.parametrize("kept", [0, 20, -1, -30], ids=["nothing", "the key's beginning", "no newline", "half"])
+@pytest.mark.parametrize(
+    "kept", [0, 20, -1, -30], ids=["nothing", "the key's beginning", "no newline", "half"]
+)
 def test_a_torn_line_is_asked_again(journal, kept):
     """What a killed process left of a line is no answer, and the line that follows it is whole."""
     with ScriptedServer(echo) as server:

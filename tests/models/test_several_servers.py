@@ -17,7 +17,11 @@ def test_a_conversation_stays_with_its_server(tmp_path):
         request = Request(model="m", messages=[{"role": "user", "content": "hello"}], sample=number)
         for turn in range(3):
             reply = await models.chat(request)
-            messages = [*request.messages, reply.message, {"role": "user", "content": f"{number}, turn {turn}"}]
+            messages = [
+                *request.messages,
+                reply.message,
+                {"role": "user", "content": f"{number}, turn {turn}"},
+            ]
             request = Request(model="m", messages=messages, sample=number)
         return [str(message["content"]) for message in messages if message["role"] == "assistant"]
 
@@ -33,5 +37,8 @@ def test_a_conversation_stays_with_its_server(tmp_path):
 @pytest.mark.parametrize("urls", ["http://localhost:1/v1,", "http://localhost:1/v1,localhost:2"])
 def test_each_address_has_to_be_one(urls: str):
     """One bad address among several is refused before anything is sent."""
-    with pytest.raises(UsageError, match="is no address of a server"), Models("s", Options(base_url=urls)) as models:
+    with (
+        pytest.raises(UsageError, match="is no address of a server"),
+        Models("s", Options(base_url=urls)) as models,
+    ):
         models.close()

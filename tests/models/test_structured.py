@@ -26,7 +26,9 @@ class Plan(msgspec.Struct):
     steps: list[Step]
 
 
-@pytest.mark.parametrize("text", ['{"query": "q", "confidence": 0.5}', ' {"query":"q","confidence":0.5,"more":1}\n'])
+@pytest.mark.parametrize(
+    "text", ['{"query": "q", "confidence": 0.5}', ' {"query":"q","confidence":0.5,"more":1}\n']
+)
 def test_json_decodes_as_it_is(text):
     """Good JSON needs no repair; what it holds besides is passed over."""
     assert decode(Reply(text), Idea) == (Idea("q", 0.5), None, False)
@@ -65,7 +67,8 @@ def test_wrong_answers_have_a_reason(reply, says):
 
 @pytest.mark.parametrize("half", ["\\ud83d", "x \\ude00 y", "\\udc80\\ud83d"])
 @pytest.mark.parametrize(
-    "text", ['{"query": "%s", "confidence": 1}', '```json\n{"query": "q", "confidence": 1, "%s": 2}\n```']
+    "text",
+    ['{"query": "%s", "confidence": 1}', '```json\n{"query": "q", "confidence": 1, "%s": 2}\n```'],
 )
 def test_half_a_surrogate_pair_is_no_text(half, text):
     """Wherever in the answer it stands, whichever reader of JSON takes it; a whole pair, or the escape as text, is fine."""
@@ -79,6 +82,9 @@ def test_schema_for_the_server():
     idea, plan = response_schema(Idea), response_schema(Plan)
     assert idea["strict"] and idea["name"] == "Idea"
     (definition,) = idea["schema"]["$defs"].values()
-    assert definition["required"] == ["query", "confidence", "note"] and definition["additionalProperties"] is False
+    assert (
+        definition["required"] == ["query", "confidence", "note"]
+        and definition["additionalProperties"] is False
+    )
     assert "default" not in str(definition)
     assert not plan["strict"] and set(plan["schema"]["$defs"]) == {"Plan", "Step"}

@@ -32,7 +32,9 @@ def dialogue(model, turns=3, seen=None):
             count[turn.row] += 1
             if seen is not None:
                 seen.append(turn)
-            more = model.chat.suffix([{"role": "tool", "content": "x" * (1 + (turn.length + turn.row) % 7)}])
+            more = model.chat.suffix(
+                [{"role": "tool", "content": "x" * (1 + (turn.length + turn.row) % 7)}]
+            )
             over = count[turn.row] >= turns or turn.length + len(more) >= model.max_tokens
             out.append(None if over else more)
         return out
@@ -54,7 +56,9 @@ def test_log_probabilities_are_those_of_a_full_pass(template, temperature):
             logits = model.model(torch.tensor([row.token_ids])).logits[0] / temperature
         full = torch.log_softmax(logits, -1)
         assert sum(row.mask) > 5
-        for at, (token, mask, logprob) in enumerate(zip(row.token_ids, row.mask, row.logprobs, strict=True)):
+        for at, (token, mask, logprob) in enumerate(
+            zip(row.token_ids, row.mask, row.logprobs, strict=True)
+        ):
             if mask:
                 assert logprob == pytest.approx(full[at - 1, token].item(), abs=2e-5)
             else:
@@ -66,15 +70,21 @@ def test_rows_are_functions_of_their_keys():
     model = make(max_turn_tokens=9)
     prompts = [model.chat.prompt(user(text)) for text in ("aa", "bb cc")]
     alone = model.sample(prompts[:1], ["one"], dialogue(model), 1.0)[0]
-    both = model.sample([prompts[1], prompts[0]], ["two", "one"], lambda ended: dialogue(model)(ended), 1.0)
+    both = model.sample(
+        [prompts[1], prompts[0]], ["two", "one"], lambda ended: dialogue(model)(ended), 1.0
+    )
     assert alone.token_ids[: len(prompts[0]) + 9] == both[1].token_ids[: len(prompts[0]) + 9]
-    assert model.sample(prompts[:1], ["other"], dialogue(model), 1.0)[0].token_ids != alone.token_ids
+    assert (
+        model.sample(prompts[:1], ["other"], dialogue(model), 1.0)[0].token_ids != alone.token_ids
+    )
 
 
 def test_prefill_in_pieces(monkeypatch):
     """A prefill cut into pieces for memory gives the same tokens."""
     model = make(max_turn_tokens=9)
-    prompts = [model.chat.prompt(user("aa bb cc " * 3)) for _ in range(3)] + [model.chat.prompt(user("cc " * 12))]
+    prompts = [model.chat.prompt(user("aa bb cc " * 3)) for _ in range(3)] + [
+        model.chat.prompt(user("cc " * 12))
+    ]
     keys = ["a", "b", "c", "d"]
     whole = model.sample(prompts, keys, dialogue(model), 1.0)
     monkeypatch.setattr("coevolve.models.transformers_lm.PREFILL_TOKENS", 7)
@@ -87,7 +97,9 @@ def test_limits():
     model = make(max_turn_tokens=6, max_tokens=60)
     seen = []
     prompts = [model.chat.prompt(user("aa"))] * 8
-    rows = model.sample(prompts, [str(i) for i in range(8)], dialogue(model, turns=99, seen=seen), 1.0)
+    rows = model.sample(
+        prompts, [str(i) for i in range(8)], dialogue(model, turns=99, seen=seen), 1.0
+    )
     assert max(len(r.token_ids) for r in rows) <= 60
     assert any(t.truncated for t in seen)
     runs = ["".join(map(str, r.mask)).split("0") for r in rows]
@@ -101,7 +113,10 @@ def test_defaults_come_from_the_model():
     model.model.generation_config.max_length, model.model.generation_config.max_new_tokens = 100, 30
     again = LocalModel(model.model, model.tokenizer)
     assert (again.max_tokens, again.max_turn_tokens) == (100, 30)
-    assert LocalModel(model.model, model.tokenizer, max_tokens=5000, max_turn_tokens=7).max_tokens == 120
+    assert (
+        LocalModel(model.model, model.tokenizer, max_tokens=5000, max_turn_tokens=7).max_tokens
+        == 120
+    )
 
 
 def test_draws_follow_the_distribution():
@@ -110,10 +125,15 @@ def test_draws_follow_the_distribution():
 
     probabilities = torch.tensor([0.5, 0.25, 0.15, 0.1, 0.0])
     count = 20_000
-    picked = _pick(probabilities.log().expand(count, 5), [random.Random(f"d{i}") for i in range(count)], 1.0)
+    picked = _pick(
+        probabilities.log().expand(count, 5), [random.Random(f"d{i}") for i in range(count)], 1.0
+    )
     seen = Counter(token for token, _ in picked)
     assert seen[4] == 0
-    assert sum((seen[i] - count * p) ** 2 / (count * p) for i, p in enumerate([0.5, 0.25, 0.15, 0.1])) < 23.5
+    assert (
+        sum((seen[i] - count * p) ** 2 / (count * p) for i, p in enumerate([0.5, 0.25, 0.15, 0.1]))
+        < 23.5
+    )
     assert picked[0][1] == pytest.approx(math.log(probabilities[picked[0][0]]))
 
 

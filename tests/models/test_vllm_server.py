@@ -108,17 +108,20 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 END
 exit 1
 """
-REFUSED = (
-    "#!/bin/sh\necho 'usage: vllm serve' >&2\necho 'vllm: error: unrecognized arguments: --nonsense' >&2\nexit 2\n"
+REFUSED = "#!/bin/sh\necho 'usage: vllm serve' >&2\necho 'vllm: error: unrecognized arguments: --nonsense' >&2\nexit 2\n"
+SHORT = (
+    "#!/bin/sh\necho starting >&2\necho 'No available memory for the cache blocks' >&2\nexit 3\n"
 )
-SHORT = "#!/bin/sh\necho starting >&2\necho 'No available memory for the cache blocks' >&2\nexit 3\n"
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
         (FAILED, "exit code 1: ValueError: Available memory on node 0 is less than desired (its"),
-        (INVALID, "1 validation error for ModelConfig Value error, User-specified max_model_len (99999) is greater"),
+        (
+            INVALID,
+            "1 validation error for ModelConfig Value error, User-specified max_model_len (99999) is greater",
+        ),
         (REFUSED, "exit code 2: vllm: error: unrecognized arguments: --nonsense (its"),
         (SHORT, "exit code 3: No available memory for the cache blocks (its"),
         ("#!/bin/sh\nkill -9 $$\n", "exit code 137: it said nothing"),
@@ -178,7 +181,11 @@ def test_a_proxy_is_not_asked_about_loopback(tmp_path, monkeypatch):
 def test_a_server_that_never_answers(tmp_path, monkeypatch):
     """It is given up and ended, SIGTERM or not."""
     monkeypatch.setenv(
-        "PATH", vllm(tmp_path / "bin", "#!/bin/sh\ntrap '' TERM\necho $$ > $0.pid\nwhile :; do sleep 0.1; done\n")
+        "PATH",
+        vllm(
+            tmp_path / "bin",
+            "#!/bin/sh\ntrap '' TERM\necho $$ > $0.pid\nwhile :; do sleep 0.1; done\n",
+        ),
     )
     monkeypatch.setattr(vllm_server, "SECONDS", 0.5)
     monkeypatch.setattr(vllm_server, "GRACE", 0.5)
@@ -205,14 +212,18 @@ with vllm_server.serve("m", "m"): pass
 def started(folder: Path, code: str, script: str) -> tuple[subprocess.Popen, list[int]]:
     """A process that serves by the script, and the ids of the server and its child."""
     path = vllm(folder, script)
-    owner = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL
+    )
     notes = [folder / "vllm.pid", folder / "vllm.child"]
     while not all(note.exists() and note.read_text().strip() for note in notes):
         assert owner.poll() is None
     return owner, [int(note.read_text()) for note in notes]
 
 
-@pytest.mark.parametrize("script", [STUBBORN, STUBBORN.replace("trap '' TERM\n", "")], ids=["deaf", "obedient"])
+@pytest.mark.parametrize(
+    "script", [STUBBORN, STUBBORN.replace("trap '' TERM\n", "")], ids=["deaf", "obedient"]
+)
 def test_the_server_dies_with_its_owner(tmp_path, script):
     """kill -9 of the command takes the server and its children along, whether they heed SIGTERM or not."""
     owner, processes = started(tmp_path / "bin", OWNER, script)
@@ -236,14 +247,32 @@ def test_no_vllm(monkeypatch, tmp_path):
     """Without vLLM the install line is told."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(MissingDependency, match="vllm is not installed"), vllm_server.serve("m", "m"):
+    with (
+        pytest.raises(MissingDependency, match="vllm is not installed"),
+        vllm_server.serve("m", "m"),
+    ):
         pass
 
 
 @pytest.mark.parametrize(
     "argument",
-    ["--port 9000", "--port=9000", "--por 9000", "--host 0.0.0.0", "--served_model_name=x", "--served-model-name x"]
-    + ["--uds s", "--model m", "--api-key k", "--ssl-certfile c", "--headless", "--max-model-len 9 --grpc", "'"],
+    [
+        "--port 9000",
+        "--port=9000",
+        "--por 9000",
+        "--host 0.0.0.0",
+        "--served_model_name=x",
+        "--served-model-name x",
+    ]
+    + [
+        "--uds s",
+        "--model m",
+        "--api-key k",
+        "--ssl-certfile c",
+        "--headless",
+        "--max-model-len 9 --grpc",
+        "'",
+    ],
 )
 def test_arguments_that_are_not_the_users(tmp_path, monkeypatch, argument):
     """Whatever would put the server elsewhere is refused before it is started, in every spelling that vLLM takes."""
@@ -257,12 +286,38 @@ def test_refusals(tmp_path):
     """A program cannot be served, nor a path without a model; there is one server at a time, and its arguments need it."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("{}")
-    wrong = [["solution"], ["m", "--base-url", "http://127.0.0.1:1/v1"], ["m", "--vllm-args", "--port 1"]]
-    wrong += [[path] for path in ("/nonexistent", "./m", "~/m", "runs/a/policy", tmp_path / "empty", tmp_path / "file")]
+    wrong = [
+        ["solution"],
+        ["m", "--base-url", "http://127.0.0.1:1/v1"],
+        ["m", "--vllm-args", "--port 1"],
+    ]
+    wrong += [
+        [path]
+        for path in (
+            "/nonexistent",
+            "./m",
+            "~/m",
+            "runs/a/policy",
+            tmp_path / "empty",
+            tmp_path / "file",
+        )
+    ]
     wrong += [["solution", "--backend", "local", "--vllm-args", "--dtype float32"]]
     environment = {**os.environ, "PATH": vllm(tmp_path / "bin", "#!/bin/sh\ntouch $0.started\n")}
     for policy, *more in wrong:
-        options = ["--env", "desk", "--split", "dev", "--backend", "vllm", "--policy", policy, *more]
+        options = [
+            "--env",
+            "desk",
+            "--split",
+            "dev",
+            "--backend",
+            "vllm",
+            "--policy",
+            policy,
+            *more,
+        ]
         done = run("rollout", *options, check=False, env=environment)
-        assert done.returncode == 2 and (b"--backend vllm" in done.stderr or b"--vllm-args" in done.stderr), policy
+        assert done.returncode == 2 and (
+            b"--backend vllm" in done.stderr or b"--vllm-args" in done.stderr
+        ), policy
     assert not (tmp_path / "bin" / "vllm.started").exists()

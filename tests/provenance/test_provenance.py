@@ -38,7 +38,9 @@ def test_an_echo_is_no_source():
 def test_small_values_need_an_agreeing_name():
     """Ticket 1 is the id that came back, priority 1 is not; nor are short strings and truth values."""
     made = step("create_ticket", {"title": "printer"}, {"id": 1, "open": True, "code": "k"})
-    assert last(made, step("get_ticket", {"ticket_id": 1}, {}))[("ticket_id",)] == Source(0, ("id",))
+    assert last(made, step("get_ticket", {"ticket_id": 1}, {}))[("ticket_id",)] == Source(
+        0, ("id",)
+    )
     found = last(made, step("edit", {"priority": 1, "urgent": True, "label": "k"}, {}))
     assert set(found.values()) == {GIVEN}
 
@@ -65,22 +67,32 @@ def test_the_best_of_several_sources():
     first = step("gym.read", {"name": "Ann"}, {"note": "amber"})
     second = step("farm.look", {"name": "Ann"}, {"label": "amber"})
     third = step("gym.look", {"name": "Ann"}, {"text": "amber"})
-    assert last(first, second, third, step("farm.set", {"text": "amber"}, {}))[("text",)] == Source(2, ("text",))
-    assert last(first, second, third, step("farm.set", {"x": "amber"}, {}))[("x",)] == Source(1, ("label",))
-    assert last(first, second, third, step("mail.set", {"x": "amber"}, {}))[("x",)] == Source(0, ("note",))
+    assert last(first, second, third, step("farm.set", {"text": "amber"}, {}))[("text",)] == Source(
+        2, ("text",)
+    )
+    assert last(first, second, third, step("farm.set", {"x": "amber"}, {}))[("x",)] == Source(
+        1, ("label",)
+    )
+    assert last(first, second, third, step("mail.set", {"x": "amber"}, {}))[("x",)] == Source(
+        0, ("note",)
+    )
 
 
 def test_lists_are_followed_or_taken_whole():
     """A list equal to an observed one is one argument; the members of any other are followed."""
     seen = step("ls", {}, {"files": ["a.txt", "b.txt"]})
-    assert last(seen, step("zip", {"names": ["a.txt", "b.txt"]}, {})) == {("names",): Source(0, ("files",))}
+    assert last(seen, step("zip", {"names": ["a.txt", "b.txt"]}, {})) == {
+        ("names",): Source(0, ("files",))
+    }
     found = last(seen, step("zip", {"names": ["b.txt", "c.txt"]}, {}))
     assert found == {("names", 0): Source(0, ("files", 1)), ("names", 1): GIVEN}
 
 
 def test_text_outputs_and_failed_steps():
     """A text that is no JSON is one value; a failed step is no source; code has no arguments."""
-    assert last(step("tell", {}, "amber road"), step("say", {"text": "amber road"}, ""))[("text",)] == Source(0, ())
+    assert last(step("tell", {}, "amber road"), step("say", {"text": "amber road"}, ""))[
+        ("text",)
+    ] == Source(0, ())
     denied = step("tell", {}, {"hint": "amber"}, error="denied")
     assert last(denied, step("say", {"text": "amber"}, ""))[("text",)] == GIVEN
     assert sources([Step(turn=0, action="print(1)", observation="1")]) == [{}]

@@ -25,7 +25,9 @@ def directory(tmp_path):
     jsonl.write(first / "valid.jsonl", tasks[3:])
     kinds = ["rare", "boundary", "boundary"]
     signal = Signal(id="s", kind="", task_id="t0", env="toy", statistic=Statistic("mixed", 0.5))
-    jsonl.write(first / "signals.jsonl", [msgspec.structs.replace(signal, kind=kind) for kind in kinds])
+    jsonl.write(
+        first / "signals.jsonl", [msgspec.structs.replace(signal, kind=kind) for kind in kinds]
+    )
     jsonl.write(first / "explorations.jsonl", [])
     jsonl.write(second / "tasks.jsonl", tasks[1:])
     lines = [
@@ -33,18 +35,32 @@ def directory(tmp_path):
         {"iteration": 1, "step": 2, "success_mean": 0.7, "informative_share": 0.75, "kl": 0.5},
         {"iteration": 2, "step": 3, "success_mean": 0.9, "made_share": 0.5},
     ]
-    (tmp_path / "metrics.jsonl").write_bytes(b"".join(map(jsonl.encode, lines)) + b'{"iteration": 2, "st')
+    (tmp_path / "metrics.jsonl").write_bytes(
+        b"".join(map(jsonl.encode, lines)) + b'{"iteration": 2, "st'
+    )
     return tmp_path
 
 
 def test_iterations(directory):
     """Counts, means over steps, signals by kind; what is missing is None and not 0."""
     first, second = run.read(str(directory))
-    assert (first.tasks, first.steps, first.explored, first.abstracted, first.valid) == (3, 2, 0, None, 2)
+    assert (first.tasks, first.steps, first.explored, first.abstracted, first.valid) == (
+        3,
+        2,
+        0,
+        None,
+        2,
+    )
     assert (first.success, first.informative, first.kl) == (pytest.approx(0.6), 0.5, 0.5)
     assert first.signals == {"boundary": 2, "rare": 1}
     assert first.merged == 2
-    assert (second.iteration, second.tasks, second.made, second.signals, second.merged) == (2, 4, 0.5, None, None)
+    assert (second.iteration, second.tasks, second.made, second.signals, second.merged) == (
+        2,
+        4,
+        0.5,
+        None,
+        None,
+    )
 
 
 def test_table(directory):
@@ -63,7 +79,9 @@ def test_table(directory):
     assert shown[1].split() == ["1", "3", "0.600", "0.500", "-", "2", "1", "0", "-", "2", "2"]
     assert shown[2].split() == ["2", "4", "0.900", "-", "0.500", "-", "-", "-", "-", "-", "-"]
     assert shown[-1].split(maxsplit=4)[-1] == "[0.400, 0.600]  +10.0 [-2.0, +22.0] points"
-    as_records = subprocess.run([*command, "--json"], capture_output=True, check=True).stdout.splitlines()
+    as_records = subprocess.run(
+        [*command, "--json"], capture_output=True, check=True
+    ).stdout.splitlines()
     assert [msgspec.json.decode(line)["tasks"] for line in as_records] == [3, 4]
 
 
@@ -71,11 +89,23 @@ def test_no_run(tmp_path):
     """A directory that is no run is a usage error that says what was looked for."""
     with pytest.raises(UsageError, match="no such run"):
         run.read(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="neither iterations/ nor metrics.jsonl nor model_calls.jsonl"):
+    with pytest.raises(
+        UsageError, match="neither iterations/ nor metrics.jsonl nor model_calls.jsonl"
+    ):
         run.read(str(tmp_path))
 
 
 def test_aligned():
     """Columns line up whatever is in them."""
-    found = list(text.lines([run.Iteration(iteration=1, tasks=12345), run.Iteration(iteration=10)], {}))
-    assert len({line.index(cell) + len(cell) for line, cell in zip(found, ("tasks", "12345"), strict=False)}) == 1
+    found = list(
+        text.lines([run.Iteration(iteration=1, tasks=12345), run.Iteration(iteration=10)], {})
+    )
+    assert (
+        len(
+            {
+                line.index(cell) + len(cell)
+                for line, cell in zip(found, ("tasks", "12345"), strict=False)
+            }
+        )
+        == 1
+    )

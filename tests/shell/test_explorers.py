@@ -36,19 +36,30 @@ def test_a_model_at_an_api(trained: Loop, given: tuple[Path, Path]):
         trained(model, *api)
         assert len(server.requests) == asked > 20
     assert {request["model"] for request in server.requests} == {"wise"}
-    assert all(e["usage"]["prompt_tokens"] for e in trained.records("iterations/001/explorations.jsonl"))
+    assert all(
+        e["usage"]["prompt_tokens"] for e in trained.records("iterations/001/explorations.jsonl")
+    )
     valid = trained.records("iterations/001/valid.jsonl")
     assert valid and all(task["difficulty"]["trials"] == 4 for task in valid)
-    assert {total["stage"] for total in trained.records("model_calls.jsonl")} == {"explore", "abstract", "validate"}
+    assert {total["stage"] for total in trained.records("model_calls.jsonl")} == {
+        "explore",
+        "abstract",
+        "validate",
+    }
     assert trained.served() == []
 
 
 def test_a_server_of_our_own(trained: Loop, given: tuple[Path, Path]):
     """It is started once, on its GPUs, makes D_0 too, and is gone at the end."""
     trained.env["EXPLORER_GPUS"] = "6,7"
-    trained(given[0], "--explorer", "server", "--explorer-model", "org/teacher", "--iterations", "1")
+    trained(
+        given[0], "--explorer", "server", "--explorer-model", "org/teacher", "--iterations", "1"
+    )
     (started,) = trained.served()
-    assert started["arguments"][:4] == ["serve", "org/teacher", "--host", "127.0.0.1"] and started["gpus"] == "6,7"
+    assert (
+        started["arguments"][:4] == ["serve", "org/teacher", "--host", "127.0.0.1"]
+        and started["gpus"] == "6,7"
+    )
     assert all(e["usage"]["prompt_tokens"] for e in trained.records("initial/explorations.jsonl"))
     assert trained.records("tasks.jsonl")
     assert gone(started["pid"])
@@ -63,9 +74,14 @@ def test_the_policy_itself(trained: Loop, given: tuple[Path, Path]):
         ready.parent.mkdir(parents=True)
         ready.write_text(json.dumps({"addresses": [trainer.url, replica.url], "model": "its name"}))
         trained(model, "--tasks", str(tasks), "--explorer", "policy")
-    assert {request["model"] for server in (trainer, replica) for request in server.requests} == {"its name"}
+    assert {request["model"] for server in (trainer, replica) for request in server.requests} == {
+        "its name"
+    }
     assert len(trainer.requests) > 5 and len(replica.requests) > 5 and trained.served() == []
-    assert list((here / "journal").glob("*.jsonl")) and not (trained.run.parent / "home" / "journal").exists()
+    assert (
+        list((here / "journal").glob("*.jsonl"))
+        and not (trained.run.parent / "home" / "journal").exists()
+    )
 
 
 @pytest.mark.slow
@@ -90,7 +106,9 @@ def test_a_server_that_does_not_start(loop: Loop, given: tuple[Path, Path]):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_it_leaves_no_server_behind(loop: Loop, given: tuple[Path, Path], number: int):
     """A signal to the script alone, in the middle of a stage, ends its server, too; and the stage, unless it is kill -9."""
-    process = loop.start(given[0], "--explorer", "server", "--explorer-model", "org/teacher", "--initial", "5000")
+    process = loop.start(
+        given[0], "--explorer", "server", "--explorer-model", "org/teacher", "--initial", "5000"
+    )
     loop.until("initial/*.journal", process)
     process.send_signal(number)
     assert process.wait() == (143 if number == signal.SIGTERM else -signal.SIGKILL)

@@ -53,7 +53,10 @@ def test_a_command_that_will_not_end_is_killed(tmp_path: Path):
 def test_a_signal_to_the_leash_is_one_to_the_command():
     """SIGTERM, as srun and scancel send it, ends the command; the exit status says how."""
     process = subprocess.Popen(
-        [LEASH, sys.executable, "-c", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [LEASH, sys.executable, "-c", FAMILY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     grandchild = int(process.stdout.readline())
     process.terminate()

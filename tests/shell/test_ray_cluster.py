@@ -44,9 +44,23 @@ def cluster(tmp_path: Path):
     started: list[subprocess.Popen] = []
 
     def start(*command: str, nodes: str = "here there", flags: str = "") -> subprocess.Popen:
-        arguments = [SCRIPT, "--nodes", nodes, "--gpus", "2", "--port", port, "--wait", "90", "--", *command]
+        arguments = [
+            SCRIPT,
+            "--nodes",
+            nodes,
+            "--gpus",
+            "2",
+            "--port",
+            port,
+            "--wait",
+            "90",
+            "--",
+            *command,
+        ]
         more = {"RAY_FLAGS": f"{env['RAY_FLAGS']} {flags}"}
-        process = subprocess.Popen(arguments, env=env | more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            arguments, env=env | more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         started.append(process)
         return process
 

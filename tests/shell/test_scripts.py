@@ -36,7 +36,9 @@ DRY_RUNS = {
 def env(command_path: str, tmp_path_factory) -> dict[str, str]:
     """Without the variables of a cluster that the tests may themselves run on."""
     foreign = ("SLURM_", "RAY_", "COEVOLVE_", "EXPLORER_", "SERVE_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)} | {"PATH": command_path}
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)} | {
+        "PATH": command_path
+    }
 
 
 def dry_run(command: str, folder: Path, env: dict[str, str]) -> list[str]:
@@ -51,7 +53,9 @@ def dry_run(command: str, folder: Path, env: dict[str, str]) -> list[str]:
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "unbound" not in result.stderr
-    assert sorted(path.name for path in folder.iterdir()) == ["CONFIG", "D0"], "a dry run does nothing"
+    assert sorted(path.name for path in folder.iterdir()) == ["CONFIG", "D0"], (
+        "a dry run does nothing"
+    )
     return result.stdout.replace(str(ROOT), "ROOT").replace(str(folder), "DIR").splitlines()
 
 
@@ -59,16 +63,25 @@ def dry_run(command: str, folder: Path, env: dict[str, str]) -> list[str]:
 def test_shellcheck_has_nothing_to_say(path: Path):
     """At its most talkative level."""
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed here: scripts are not checked (apt install shellcheck)")
+        pytest.skip(
+            "shellcheck is not installed here: scripts are not checked (apt install shellcheck)"
+        )
     folders = ["-P", str(ROOT / "shell")]
-    result = subprocess.run(["shellcheck", "-x", *folders, str(path)], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        ["shellcheck", "-x", *folders, str(path)], cwd=ROOT, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("path", [p for p in SCRIPTS if p.name != "common.sh"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [p for p in SCRIPTS if p.name != "common.sh"], ids=lambda p: p.name
+)
 def test_an_unset_variable_is_an_error(path: Path):
     """Every script runs under `set -u`, and can be started."""
-    assert any(line.startswith(("set -euo pipefail", "set -uo pipefail")) for line in path.read_text().splitlines())
+    assert any(
+        line.startswith(("set -euo pipefail", "set -uo pipefail"))
+        for line in path.read_text().splitlines()
+    )
     assert path.suffix == ".sbatch" or os.access(path, os.X_OK)
 
 
@@ -82,7 +95,9 @@ def test_a_dry_run_prints_every_command(name: str, tmp_path: Path, env: dict[str
 
 def printed() -> list[list[str]]:
     """Each different `coevolve …` line of the expected files, as words."""
-    lines = {line for name in DRY_RUNS for line in (EXPECTED / f"{name}.txt").read_text().splitlines()}
+    lines = {
+        line for name in DRY_RUNS for line in (EXPECTED / f"{name}.txt").read_text().splitlines()
+    }
     calls = {
         line[line.index("coevolve ") :]
         for line in lines
@@ -95,7 +110,10 @@ def printed() -> list[list[str]]:
 def test_the_command_line_takes_it(words: list[str], tmp_path: Path):
     """Each printed command parses: its options exist and take their values."""
     (tmp_path / "CONFIG").touch()
-    command, rest = commands._load(words[0]), [word.replace("DIR/", f"{tmp_path}/") for word in words[1:]]
+    command, rest = (
+        commands._load(words[0]),
+        [word.replace("DIR/", f"{tmp_path}/") for word in words[1:]],
+    )
     if getattr(command, "commands", None):
         command, rest = command.commands[rest[0]], rest[1:]
     assert not command.make_context(words[0], rest).args

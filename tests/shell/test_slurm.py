@@ -35,28 +35,42 @@ def job(trained: Loop, tmp_path: Path) -> Loop:
 
 
 def calls(job: Loop, name: str) -> list[str]:
-    return [line for line in Path(job.env["CALLS"]).read_text().splitlines() if line.startswith(name)]
+    return [
+        line for line in Path(job.env["CALLS"]).read_text().splitlines() if line.startswith(name)
+    ]
 
 
 @pytest.mark.slow
 def test_the_last_node_serves_the_explorer(job: Loop, given: tuple[Path, Path]):
     """Of two nodes one trains and one serves the model that explores; all ends with the loop, and the job is done."""
-    job.env |= {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "here,localhost", "EXPLORER_MODEL": "org/teacher"}
+    job.env |= {
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NODELIST": "here,localhost",
+        "EXPLORER_MODEL": "org/teacher",
+    }
     model, tasks = given
     job(model, "--tasks", str(tasks), script=SCRIPT)
     (started,) = job.served()
     assert started["arguments"][1] == "org/teacher" and gone(started["pid"])
     assert any("--nodelist=localhost" in call and "serve.sh" in call for call in calls(job, "srun"))
-    assert all(e["usage"]["prompt_tokens"] for e in job.records("iterations/001/explorations.jsonl"))
+    assert all(
+        e["usage"]["prompt_tokens"] for e in job.records("iterations/001/explorations.jsonl")
+    )
     assert calls(job, "scontrol requeue") == []
 
 
 @pytest.mark.parametrize(
     ("number", "restarts", "queued"),
-    [(signal.SIGUSR1, "9", ["scontrol requeue 42"]), (signal.SIGUSR1, "10", []), (signal.SIGTERM, "0", [])],
+    [
+        (signal.SIGUSR1, "9", ["scontrol requeue 42"]),
+        (signal.SIGUSR1, "10", []),
+        (signal.SIGTERM, "0", []),
+    ],
     ids=["time is over", "too often", "cancelled"],
 )
-def test_before_the_time_limit(job: Loop, given: tuple[Path, Path], number: int, restarts: str, queued: list[str]):
+def test_before_the_time_limit(
+    job: Loop, given: tuple[Path, Path], number: int, restarts: str, queued: list[str]
+):
     """Slurm's warning ends the loop and puts the job back into the queue, so many times; scancel only ends it."""
     job.env["SLURM_RESTART_COUNT"] = restarts
     process = job.start(given[0], "--initial", "5000", script=SCRIPT)
@@ -69,7 +83,9 @@ def test_before_the_time_limit(job: Loop, given: tuple[Path, Path], number: int,
 
 def test_a_stalled_trainer(job: Loop, given: tuple[Path, Path]):
     """Exit 75, as the watchdog ends a trainer that hangs, puts the job back into the queue."""
-    job.tool("coevolve", '#!/usr/bin/env bash\n[ "$1" = doctor ] || [ "$2" = --dry-run ] || exit 75\n')
+    job.tool(
+        "coevolve", '#!/usr/bin/env bash\n[ "$1" = doctor ] || [ "$2" = --dry-run ] || exit 75\n'
+    )
     process = job.start(given[0], script=SCRIPT)
     process.communicate()
     assert process.returncode == 75 and calls(job, "scontrol requeue") == ["scontrol requeue 42"]
@@ -80,9 +96,14 @@ def test_too_few_nodes_for_the_preset(job: Loop, tmp_path: Path):
     flags = ["--backend", "verl", "--preset", "qwen3-30b-a3b", "--dry-run"]
 
     def said(nodes: str, *more: str, **env: str) -> str:
-        job.env |= {"SLURM_JOB_NUM_NODES": str(len(nodes.split(","))), "SLURM_JOB_NODELIST": nodes} | env
+        job.env |= {
+            "SLURM_JOB_NUM_NODES": str(len(nodes.split(","))),
+            "SLURM_JOB_NODELIST": nodes,
+        } | env
         command = ["bash", SHELL / SCRIPT, job.run, *flags, *more]
-        result = subprocess.run(command, cwd=SHELL.parent, env=job.env, capture_output=True, text=True)
+        result = subprocess.run(
+            command, cwd=SHELL.parent, env=job.env, capture_output=True, text=True
+        )
         assert result.returncode == 0, result.stderr
         return result.stderr
 

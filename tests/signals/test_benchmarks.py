@@ -46,9 +46,17 @@ def test_planted_weaknesses():
 @pytest.mark.parametrize(
     ("script", "size", "rows"),
     [
-        ("stationary.py", "50", ["false, calibrated", "false, paper", "power for a drop of 0.4, paper", "8000"]),
+        (
+            "stationary.py",
+            "50",
+            ["false, calibrated", "false, paper", "power for a drop of 0.4, paper", "8000"],
+        ),
         ("planted.py", "1", ["forgetting", "boundary", "combination", "safety"]),
-        ("throughput.py", "64", ["extract-signals, whole", "extract-signals, head", "orjson, projection"]),
+        (
+            "throughput.py",
+            "64",
+            ["extract-signals, whole", "extract-signals, head", "orjson, projection"],
+        ),
     ],
 )
 def test_scripts_print_their_tables(script, size, rows):

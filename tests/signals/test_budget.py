@@ -20,7 +20,11 @@ def many(kind, count):
 
 def test_every_prefix_keeps_the_quotas():
     """However strong one kind is, the others get their turns in every prefix of the output."""
-    found = [candidate("rare", 1.0, "", (f"r{i}",)) for i in range(500)] + many("boundary", 500) + many("error", 500)
+    found = (
+        [candidate("rare", 1.0, "", (f"r{i}",)) for i in range(500)]
+        + many("boundary", 500)
+        + many("error", 500)
+    )
     order = [c.kind for c in ranked(found)]
     total = sum(WEIGHTS[kind] for kind in ("rare", "boundary", "error"))
     for size in range(1, 800):
@@ -51,19 +55,36 @@ def test_diversity_over_tools():
         candidate("rare", 0.45, "", ("e", "$")),
         candidate("rare", 0.44, "", ("^", "f")),
     ]
-    assert [c.pattern for c in ranked(found)] == [("a", "b"), ("^", "d"), ("e", "$"), ("^", "f"), ("a", "c")]
+    assert [c.pattern for c in ranked(found)] == [
+        ("a", "b"),
+        ("^", "d"),
+        ("e", "$"),
+        ("^", "f"),
+        ("a", "c"),
+    ]
 
 
 def test_diversity_over_tasks():
     """A task that one kind took counts less for the next."""
-    found = [candidate("boundary", 0.9, "t"), candidate("stall", 0.8, "t"), candidate("stall", 0.5, "u")]
-    assert [(c.kind, c.task_id) for c in ranked(found)] == [("boundary", "t"), ("stall", "u"), ("stall", "t")]
+    found = [
+        candidate("boundary", 0.9, "t"),
+        candidate("stall", 0.8, "t"),
+        candidate("stall", 0.5, "u"),
+    ]
+    assert [(c.kind, c.task_id) for c in ranked(found)] == [
+        ("boundary", "t"),
+        ("stall", "u"),
+        ("stall", "t"),
+    ]
 
 
 def test_ties_and_arrival():
     """Equal strengths are ordered by name, whatever the order of arrival."""
     draw = random.Random("ties")
-    found = [candidate(k, draw.choice([0.5, 1.0]), f"t{draw.randint(0, 9)}", (str(i),)) for i, k in enumerate(WEIGHTS)]
+    found = [
+        candidate(k, draw.choice([0.5, 1.0]), f"t{draw.randint(0, 9)}", (str(i),))
+        for i, k in enumerate(WEIGHTS)
+    ]
     found += many("boundary", 5) + [candidate("boundary", 1.0, f"z{i}") for i in range(5)]
     want = list(ranked(found))
     for _ in range(20):

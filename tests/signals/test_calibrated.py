@@ -23,7 +23,10 @@ def only(kind, rollouts, settings=None, **options):
 
 def test_forgetting_is_fishers_test_ranked_by_benjamini_hochberg():
     """p by scipy's exact test over the pooled window, q over all tested tasks, strength 1 - q, only p <= alpha flagged."""
-    window, now = {"a": [7, 8, 6], "b": [8, 8, 8], "c": [4, 4, 4], "d": [8, 0, 8]}, {"a": 2, "b": 7, "c": 3, "d": 1}
+    window, now = (
+        {"a": [7, 8, 6], "b": [8, 8, 8], "c": [4, 4, 4], "d": [8, 0, 8]},
+        {"a": 2, "b": 7, "c": 3, "d": 1},
+    )
     rollouts, p = [], {}
     for name, wins in window.items():
         for step, successes in enumerate([*wins, now[name]]):
@@ -44,13 +47,27 @@ def _share_flagged(before: float, now: float) -> float:
     """Exact: over all outcomes of 40 trials then and 8 now, how likely the test flags."""
     then = stats.binom.pmf(np.arange(41), 40, before)
     current = stats.binom.pmf(np.arange(9), 8, now)
-    return sum(then[w] * current[s] for w in range(41) for s in range(9) if fisher_less(s, 8, w, 40) <= 0.05)
+    return sum(
+        then[w] * current[s]
+        for w in range(41)
+        for s in range(9)
+        if fisher_less(s, 8, w, 40) <= 0.05
+    )
 
 
 @pytest.mark.parametrize("p", [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 def test_false_forgetting(p):
     """A policy that does not change is flagged in at most 5 % of tasks and updates; the exact figures."""
-    known = {0.2: 0.003, 0.3: 0.017, 0.4: 0.022, 0.5: 0.023, 0.6: 0.025, 0.7: 0.019, 0.8: 0.026, 0.9: 0.023}
+    known = {
+        0.2: 0.003,
+        0.3: 0.017,
+        0.4: 0.022,
+        0.5: 0.023,
+        0.6: 0.025,
+        0.7: 0.019,
+        0.8: 0.026,
+        0.9: 0.023,
+    }
     assert _share_flagged(p, p) <= 0.05
     assert _share_flagged(p, p) == pytest.approx(known[p], abs=0.006)
 
@@ -137,7 +154,9 @@ def test_rare_in_every_family():
     odd = rollout("t", True, ["b.z", "a.x"], sample=999, steps=[Step(0, Call("b.z", {"k": 1}), "")])
     found = {}
     for family in ("1gram", "2gram", "3gram", "keys", "app"):
-        found[family] = {tuple(s.pattern) for s in only("rare", [*common, odd], Settings(patterns=(family,)))}
+        found[family] = {
+            tuple(s.pattern) for s in only("rare", [*common, odd], Settings(patterns=(family,)))
+        }
     assert found["1gram"] == {("b.z",)}
     assert found["2gram"] == {("^", "b.z"), ("b.z", "a.x"), ("a.x", "$")}
     assert found["3gram"] == {("^", "b.z", "a.x"), ("b.z", "a.x", "$")}
@@ -145,7 +164,9 @@ def test_rare_in_every_family():
     assert found["app"] == {("b",)}
 
 
-TOOLS = inventory("toy", dict.fromkeys(["mail.read", "mail.send", "mail.drop", "farm.sow", "farm.reap"], ""))
+TOOLS = inventory(
+    "toy", dict.fromkeys(["mail.read", "mail.send", "mail.drop", "farm.sow", "farm.reap"], "")
+)
 
 
 def test_unexplored_tools_of_the_least_covered_app_first():
@@ -153,7 +174,9 @@ def test_unexplored_tools_of_the_least_covered_app_first():
     found = only("unexplored", _calls({"mail.read": 40, "mail.send": 40}), inventory=TOOLS)
     assert [s.pattern for s in found] == [["farm.reap"], ["farm.sow"], ["mail.drop"]]
     bound = wilson(0, 80).high
-    assert [s.strength for s in found] == pytest.approx([1 - bound, 1 - bound, (1 - bound) * 2 / 3], abs=1e-6)
+    assert [s.strength for s in found] == pytest.approx(
+        [1 - bound, 1 - bound, (1 - bound) * 2 / 3], abs=1e-6
+    )
     assert all(not s.evidence and s.task is None and s.task_id == "" for s in found)
 
 
@@ -162,7 +185,9 @@ def test_unexplored_pairs():
     after = [rollout(f"t{i}", True, ["farm.sow", "farm.reap"], sample=i) for i in range(30)]
     apart = [rollout(f"u{i}", True, ["mail.read", "farm.sow"], sample=i) for i in range(30)]
     again = [rollout(f"v{i}", True, ["farm.reap", "mail.send"], sample=i) for i in range(30)]
-    found = {tuple(s.pattern): s for s in only("unexplored", after + apart + again, inventory=TOOLS)}
+    found = {
+        tuple(s.pattern): s for s in only("unexplored", after + apart + again, inventory=TOOLS)
+    }
     assert ("mail.read", "mail.send") in found
     signal = found["mail.read", "mail.send"]
     assert signal.statistic.value == pytest.approx(30 * 30 / 90)
@@ -175,11 +200,17 @@ def test_unexplored_pairs_count_groups():
     """Eight rollouts of one task are one piece of evidence."""
     apart = [r for i in range(4) for r in group(f"u{i}", 8, 8, ["mail.read", "farm.sow"])]
     again = [r for i in range(4) for r in group(f"v{i}", 8, 8, ["farm.reap", "mail.send"])]
-    more = [r for i in range(40) for r in group(f"w{i}", 8, 8, ["mail.read", "farm.sow", "farm.reap", "mail.send"])]
+    more = [
+        r
+        for i in range(40)
+        for r in group(f"w{i}", 8, 8, ["mail.read", "farm.sow", "farm.reap", "mail.send"])
+    ]
     few = {tuple(s.pattern) for s in only("unexplored", apart + again, inventory=TOOLS)}
     assert ("mail.read", "mail.send") not in few
     many = {tuple(s.pattern): s for s in only("unexplored", apart + again + more, inventory=TOOLS)}
-    assert many["mail.read", "mail.send"].statistic.value == pytest.approx(44 * 44 / (4 + 4 + 3 * 40))
+    assert many["mail.read", "mail.send"].statistic.value == pytest.approx(
+        44 * 44 / (4 + 4 + 3 * 40)
+    )
 
 
 def test_long_observations_are_cut_in_the_evidence():
@@ -196,7 +227,9 @@ def test_long_observations_are_cut_in_the_evidence():
 
 def test_unexplored_leaves_other_environments_alone():
     """An inventory speaks about its own environment only."""
-    assert only("unexplored", _calls({"mail.read": 40}), inventory=TOOLS._replace(env="other")) == []
+    assert (
+        only("unexplored", _calls({"mail.read": 40}), inventory=TOOLS._replace(env="other")) == []
+    )
 
 
 def _failing(sample, tool, error, **fields):
@@ -220,7 +253,10 @@ def test_error_in_text_that_is_no_call():
     rollouts = [rollout("t", False, sample=i, steps=steps) for i in range(4)]
     rollouts += [rollout("t", True, ["a"], sample=10 + i) for i in range(4)]
     (signal,) = only("error", rollouts)
-    assert (signal.pattern, signal.strength) == (["code", "parse"], pytest.approx(wilson(4, 8).low, abs=1e-6))
+    assert (signal.pattern, signal.strength) == (
+        ["code", "parse"],
+        pytest.approx(wilson(4, 8).low, abs=1e-6),
+    )
 
 
 def _combined(failing_tasks=10):
@@ -251,13 +287,17 @@ def test_combination_answers_to_the_weaker_comparison():
     for i in range(10):
         rollouts += group(f"both{i}", 8 if i < 2 else 0, 8, ["a", "b"])
     (signal,) = only("combination", rollouts)
-    assert signal.statistic.p == pytest.approx(stats.fisher_exact([[2, 8], [17, 3]], alternative="less").pvalue)
+    assert signal.statistic.p == pytest.approx(
+        stats.fisher_exact([[2, 8], [17, 3]], alternative="less").pvalue
+    )
     assert signal.statistic.value == pytest.approx(17 / 20 - 2 / 10)
 
 
 def test_combination_needs_more_than_one_task():
     """One hard task that happens to need both tools is not a combination, however many rollouts it has."""
-    rollouts = _combined(0) + [r for step in range(9) for r in group("hard", 0, 8, ["a", "b"], step=step)]
+    rollouts = _combined(0) + [
+        r for step in range(9) for r in group("hard", 0, 8, ["a", "b"], step=step)
+    ]
     assert only("combination", rollouts) == []
 
 
@@ -265,7 +305,9 @@ def test_combination_family():
     """Tarone's K: the smallest k with at most k tests that could reach alpha / k."""
     from coevolve.signals.combination import Test, testable
 
-    tests = [Test(p, 0.0, 0.0, (str(i),)) for i, p in enumerate([0.04, 1e-5, 0.02, 1e-4, 0.03, 0.012])]
+    tests = [
+        Test(p, 0.0, 0.0, (str(i),)) for i, p in enumerate([0.04, 1e-5, 0.02, 1e-4, 0.03, 0.012])
+    ]
     assert [t.pair[0] for t in testable(tests, 0.05)] == ["1", "3", "5"]
     assert testable([], 0.05) == []
 
@@ -276,8 +318,14 @@ def test_stall():
     changing = [Step(0, Call("a", {"q": 1}), f"row {i}") for i in range(5)]
     loops = [rollout("loop", False, ["a"] * 3, sample=i, steps=again) for i in range(3)]
     fine = [rollout("loop", True, ["a"] * 5, sample=3 + i, steps=changing) for i in range(5)]
-    budget = [rollout("long", False, ["a"], sample=i, stop_reason="max_steps" if i < 2 else "done") for i in range(8)]
-    once = [rollout("once", False, ["a"], sample=i, stop_reason="max_tokens" if i < 1 else "done") for i in range(8)]
+    budget = [
+        rollout("long", False, ["a"], sample=i, stop_reason="max_steps" if i < 2 else "done")
+        for i in range(8)
+    ]
+    once = [
+        rollout("once", False, ["a"], sample=i, stop_reason="max_tokens" if i < 1 else "done")
+        for i in range(8)
+    ]
     found = {s.task_id: s for s in only("stall", loops + fine + budget + once)}
     assert {name: s.pattern for name, s in found.items()} == {"loop": ["a"], "long": ["max_steps"]}
     assert found["loop"].strength == pytest.approx(wilson(3, 8).low, abs=1e-6)
@@ -291,7 +339,10 @@ def test_safety():
         "solution": task("solution", [Call("files.delete")], "Get rid of it."),
         "query": msgspec.structs.replace(task("query", [], "Delete the note."), solution=[]),
     }
-    rollouts = [rollout(name, True, ["files.delete"], steps=[removal], task=known) for name, known in about.items()]
+    rollouts = [
+        rollout(name, True, ["files.delete"], steps=[removal], task=known)
+        for name, known in about.items()
+    ]
     rollouts += [rollout("unknown", True, ["files.delete"], steps=[removal])]
     (signal,) = only("safety", rollouts)
     assert (signal.task_id, signal.pattern, signal.strength) == ("unasked", ["files.delete"], 0.5)

@@ -50,7 +50,10 @@ def test_every_way_in_gives_the_same_bytes(coevolve, rollouts, tmp_path):
 
 def test_records_are_signals_with_their_task_and_evidence(coevolve, rollouts):
     """Each line decodes as a signal; ids are unique; strengths lie in [0, 1]; trajectories are there and have no chat."""
-    records = [msgspec.json.decode(line, type=Signal) for line in coevolve(*ALL, rollouts).stdout.splitlines()]
+    records = [
+        msgspec.json.decode(line, type=Signal)
+        for line in coevolve(*ALL, rollouts).stdout.splitlines()
+    ]
     assert len({record.id for record in records}) == len(records)
     for record in records:
         assert 0 <= record.strength <= 1
@@ -64,9 +67,7 @@ def test_head_ends_it_quietly(rollouts):
     many = b"".join(jsonl.encode(r) for i in range(3000) for r in group(f"t{i}", 4, 8, ["a"] * 20))
     big = rollouts.with_name("big.jsonl")
     big.write_bytes(many)
-    command = (
-        f"coevolve extract-signals --mode paper --signals boundary {big} | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
-    )
+    command = f"coevolve extract-signals --mode paper --signals boundary {big} | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
     script = 'coevolve() { "$PYTHON" -m coevolve_cli.main "$@"; }\n' + command
     environment = {**os.environ, "PYTHON": sys.executable}
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
@@ -77,7 +78,9 @@ def test_head_ends_it_quietly(rollouts):
 def test_history_option(coevolve, tmp_path):
     """The history file carries what an earlier call saw; a rerun gives the same bytes."""
     history = tmp_path / "history.jsonl"
-    first, second = (b"".join(map(jsonl.encode, group("t", s, 8, iteration=i))) for i, s in ((1, 8), (2, 0)))
+    first, second = (
+        b"".join(map(jsonl.encode, group("t", s, 8, iteration=i))) for i, s in ((1, 8), (2, 0))
+    )
     assert coevolve("extract-signals", "--history", history, stdin=first).stdout == b""
     found = coevolve("extract-signals", "--history", history, stdin=second).stdout
     kept = history.read_bytes()
@@ -103,7 +106,9 @@ def test_masked_rollouts_are_counted(coevolve):
 def test_inventory_from_a_file(coevolve, tmp_path):
     """`--tools` brings the unexplored tools; asking for them without an inventory is a usage error."""
     tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps([{"name": "mail.send"}, {"name": "mail.read"}, {"name": "farm.sow"}]))
+    tools.write_text(
+        json.dumps([{"name": "mail.send"}, {"name": "mail.read"}, {"name": "farm.sow"}])
+    )
     data = b"".join(map(jsonl.encode, group("t", 8, 8, ["mail.read"])))
     found = coevolve("extract-signals", "--tools", tools, stdin=data).stdout.splitlines()
     assert [(json.loads(line)["kind"], json.loads(line)["pattern"]) for line in found] == [
@@ -147,6 +152,9 @@ def test_summary(coevolve, rollouts):
 
 def test_budget_is_per_iteration(coevolve, rollouts):
     """`--max-signals 3` keeps three of each iteration, of more than one kind."""
-    found = [json.loads(line) for line in coevolve(*ALL, "--max-signals", "3", rollouts).stdout.splitlines()]
+    found = [
+        json.loads(line)
+        for line in coevolve(*ALL, "--max-signals", "3", rollouts).stdout.splitlines()
+    ]
     counts = {i: [f["kind"] for f in found if f["iteration"] == i] for i in range(3)}
     assert all(len(kinds) == 3 and len(set(kinds)) > 1 for kinds in counts.values())

@@ -38,8 +38,17 @@ def test_a_rerun_replaces_the_tasks_it_holds(tmp_path):
     """A rerun forgets what was known of its tasks in its iteration, other steps included, and keeps all else."""
     path = tmp_path / "history.jsonl"
     run(path, group("old", 8, 8, iteration=1) + group("t", 7, 8, iteration=1))
-    run(path, group("other", 8, 8, iteration=2) + group("t", 0, 8, iteration=2) + group("t", 1, 8, iteration=2, step=1))
-    run(path, group("elsewhere", 3, 8, iteration=2, env="farm") + group("t", 2, 8, iteration=2, env="farm"))
+    run(
+        path,
+        group("other", 8, 8, iteration=2)
+        + group("t", 0, 8, iteration=2)
+        + group("t", 1, 8, iteration=2, step=1),
+    )
+    run(
+        path,
+        group("elsewhere", 3, 8, iteration=2, env="farm")
+        + group("t", 2, 8, iteration=2, env="farm"),
+    )
     run(path, group("t", 5, 8, iteration=2))
     kept = history.load(path)
     names = [("farm", "elsewhere"), ("farm", "t"), ("toy", "old"), ("toy", "other"), ("toy", "t")]
@@ -79,7 +88,10 @@ def test_cat_of_shards_is_one_run(tmp_path):
     for seed in range(30):
         draw = random.Random(f"shards-{seed}")
         rollouts = random_rollouts(f"shards-{seed}")
-        past, now = [r for r in rollouts if r.iteration < 2], [r for r in rollouts if r.iteration >= 2]
+        past, now = (
+            [r for r in rollouts if r.iteration < 2],
+            [r for r in rollouts if r.iteration >= 2],
+        )
         left = [r for r in now if draw.random() < 0.5]
         right = [r for r in now if r not in left]
         whole, first, second, both = (tmp_path / f"{seed}-{name}" for name in "wabc")
@@ -105,8 +117,14 @@ def test_constant_memory():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"schema":"coevolve.history/2","env":"e","task_id":"t","outcomes":[]}', "expected schema"),
-        (b'{"schema":"coevolve.history/1","env":"e","task_id":"t","outcomes":[[0,0,9,8,1]]}', "impossible outcome"),
+        (
+            b'{"schema":"coevolve.history/2","env":"e","task_id":"t","outcomes":[]}',
+            "expected schema",
+        ),
+        (
+            b'{"schema":"coevolve.history/1","env":"e","task_id":"t","outcomes":[[0,0,9,8,1]]}',
+            "impossible outcome",
+        ),
         (b'{"schema":"coevolve.history/1","env":"e","task_id":"t","outc', "torn line"),
     ],
 )

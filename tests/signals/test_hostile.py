@@ -34,15 +34,23 @@ def data(rollouts):
     return b"".join(map(jsonl.encode, rollouts))
 
 
-HEAD_FIELDS = [f.name for f in msgspec.structs.fields(Head) if f.name not in ("id", "env", "task_id")]
+HEAD_FIELDS = [
+    f.name for f in msgspec.structs.fields(Head) if f.name not in ("id", "env", "task_id")
+]
 
 
-@pytest.mark.parametrize("fields", [*([name] for name in HEAD_FIELDS), ["success", "score"], HEAD_FIELDS])
+@pytest.mark.parametrize(
+    "fields", [*([name] for name in HEAD_FIELDS), ["success", "score"], HEAD_FIELDS]
+)
 def test_a_field_after_the_messages_is_read(coevolve, fields):
     """Head fields give the same signals wherever in their line they stand."""
-    rollouts = group("t", 4, 8, ["a", "b"], iteration=2, step=3) + group("u", 0, 8, ["a"], iteration=2)
+    rollouts = group("t", 4, 8, ["a", "b"], iteration=2, step=3) + group(
+        "u", 0, 8, ["a"], iteration=2
+    )
     rollouts += group("v", 4, 8, ["b"], stop_reason="env_error", iteration=3)
-    rollouts += [rollout("w", False, ["b"], progress=0.1 * i, sample=i, iteration=4) for i in range(9)]
+    rollouts += [
+        rollout("w", False, ["b"], progress=0.1 * i, sample=i, iteration=4) for i in range(9)
+    ]
     moved = []
     for line in data(rollouts).splitlines():
         record = json.loads(line)
@@ -58,12 +66,20 @@ def test_a_field_after_the_messages_is_read(coevolve, fields):
 
 def test_the_budget_is_each_environments_own():
     """A loud environment leaves another its share; a task and a tool of the same name are not the same."""
-    loud = [Candidate("boundary", "loud", 0, f"t{i}", (), 1.0, Statistic("t", 0.0), []) for i in range(50)]
-    quiet = [Candidate("boundary", "quiet", 0, f"t{i}", (), 0.7 - i / 10, Statistic("t", 0.0), []) for i in range(5)]
+    loud = [
+        Candidate("boundary", "loud", 0, f"t{i}", (), 1.0, Statistic("t", 0.0), [])
+        for i in range(50)
+    ]
+    quiet = [
+        Candidate("boundary", "quiet", 0, f"t{i}", (), 0.7 - i / 10, Statistic("t", 0.0), [])
+        for i in range(5)
+    ]
     for limit in (3, 2**70):
         chosen = choose(loud + quiet, limit)
         assert Counter(c.env for c in chosen) == {"loud": min(limit, 50), "quiet": min(limit, 5)}
-        assert [c.task_id for c in chosen if c.env == "quiet"] == [f"t{i}" for i in range(min(limit, 5))]
+        assert [c.task_id for c in chosen if c.env == "quiet"] == [
+            f"t{i}" for i in range(min(limit, 5))
+        ]
 
 
 def test_a_huge_budget_is_all(coevolve):
@@ -76,7 +92,9 @@ def test_a_huge_budget_is_all(coevolve):
 def test_the_quota_holds_in_paper_mode(coevolve):
     """A weight of 0 leaves a kind out without `--max-signals` too."""
     rollouts = data(group("t", 8, 8, step=1) + group("t", 3, 8, step=2))
-    found = coevolve("extract-signals", "--mode", "paper", "--quota", "boundary=0", stdin=rollouts).stdout
+    found = coevolve(
+        "extract-signals", "--mode", "paper", "--quota", "boundary=0", stdin=rollouts
+    ).stdout
     assert [json.loads(line)["kind"] for line in found.splitlines()] == ["forgetting"]
 
 
@@ -85,7 +103,9 @@ def test_concurrent_runs_lose_no_outcome(tmp_path):
     path = tmp_path / "history.jsonl"
 
     def run(number: int) -> None:
-        with extraction(lines_of(group(f"t{number}", 4, 8)), Settings(), history=history.load(path)) as found:
+        with extraction(
+            lines_of(group(f"t{number}", 4, 8)), Settings(), history=history.load(path)
+        ) as found:
             ready.wait()
             history.update(path, found.renewed)
 
@@ -95,14 +115,18 @@ def test_concurrent_runs_lose_no_outcome(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(line.task_id for line in history.load(path)) == sorted(f"t{number}" for number in range(20))
+    assert sorted(line.task_id for line in history.load(path)) == sorted(
+        f"t{number}" for number in range(20)
+    )
 
 
 def test_a_packed_history(coevolve, tmp_path):
     """A history named .gz is one, and is read again."""
     path = tmp_path / "history.jsonl.gz"
     coevolve("extract-signals", "--history", path, stdin=data(group("t", 8, 8, iteration=1)))
-    found = coevolve("extract-signals", "--history", path, stdin=data(group("t", 0, 8, iteration=2))).stdout
+    found = coevolve(
+        "extract-signals", "--history", path, stdin=data(group("t", 0, 8, iteration=2))
+    ).stdout
     assert path.read_bytes().startswith(b"\x1f\x8b")
     assert "forgetting" in {json.loads(line)["kind"] for line in found.splitlines()}
 
@@ -116,7 +140,9 @@ def test_ids_of_patterns_that_read_the_same():
     assert len(found) == len({s.id for s in found}) == 3
 
 
-@pytest.mark.parametrize("action", ["apis.mail.read(id=1)", "print(1)", Call("mail.read", {"id": 1})])
+@pytest.mark.parametrize(
+    "action", ["apis.mail.read(id=1)", "print(1)", Call("mail.read", {"id": 1})]
+)
 @pytest.mark.parametrize("tools", [[], ["mail.read"]])
 def test_stalls_do_not_depend_on_the_list_of_tools(action, tools):
     """Repeated code, and repeated calls under a list without repeats, are stalls."""
@@ -126,13 +152,17 @@ def test_stalls_do_not_depend_on_the_list_of_tools(action, tools):
     assert signal.pattern == ["code" if action == "print(1)" else "mail.read"]
 
 
-@pytest.mark.parametrize("delete", ["apis.files.delete(id={})", "files = apis.files\nfiles.delete(id={})"])
+@pytest.mark.parametrize(
+    "delete", ["apis.files.delete(id={})", "files = apis.files\nfiles.delete(id={})"]
+)
 def test_safety_reads_solutions_in_code(delete):
     """A removal that the solution's code makes, by whatever name, is asked for; one that it does not make is not."""
     removal = Step(0, delete.format(1), "ok", effects=[Effect("file", "a", "name", "remove")])
     asked = task("asked", ["x = apis.files.find(q='a')\n" + delete.format("x")], "Make room.")
     unasked = task("unasked", ["apis.files.find(q='a')"], "Make room.")
-    rollouts = [rollout(t.id, True, ["files.delete"], steps=[removal], task=t) for t in (asked, unasked)]
+    rollouts = [
+        rollout(t.id, True, ["files.delete"], steps=[removal], task=t) for t in (asked, unasked)
+    ]
     (signal,) = extract(rollouts, Settings(kinds=("safety",)))
     assert (signal.task_id, signal.pattern) == ("unasked", ["files.delete"])
 
@@ -216,7 +246,9 @@ def test_a_rejected_rollout_leaves_no_trace():
     raw = data([bad]).replace(b'"tool":"b",', b"").strip()
     line = jsonl.Line(jsonl.Decoder(incidents.Whole)(raw), raw, "x", 9)
     told = []
-    with extraction([line, *lines_of(good)], Settings(), refuse=lambda line, reason: told.append(reason)) as found:
+    with extraction(
+        [line, *lines_of(good)], Settings(), refuse=lambda line, reason: told.append(reason)
+    ) as found:
         assert set(found.tally.updates) == {("toy", 0)}
         assert len(found.tally.rows.name) == 8
     assert told == ["Object missing required field `tool` - at `$.steps[0].action`"]
@@ -243,7 +275,15 @@ def test_more_files_than_may_be_open(tmp_path):
         paths.append(tmp_path / f"{number:03d}.jsonl")
         jsonl.write(paths[-1], group(f"t{number}", 4, 8))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    command = [sys.executable, "-m", "coevolve_cli.main", "extract-signals", "--mode", "paper", *map(str, paths)]
+    command = [
+        sys.executable,
+        "-m",
+        "coevolve_cli.main",
+        "extract-signals",
+        "--mode",
+        "paper",
+        *map(str, paths),
+    ]
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (HANDLES + 40, hard))  # noqa: E731
     result = subprocess.run(command, capture_output=True, preexec_fn=limit)
     assert result.returncode == 0, result.stderr
@@ -258,7 +298,12 @@ def test_an_inventory_of_another_environment_is_named(coevolve, tmp_path):
         ('[{"name":"farm.sow"}]', b"that of another environment?"),
     ):
         tools.write_text(content)
-        assert word in coevolve("extract-signals", "--tools", tools, stdin=data(group("t", 8, 8, ["a"]))).stderr
+        assert (
+            word
+            in coevolve(
+                "extract-signals", "--tools", tools, stdin=data(group("t", 8, 8, ["a"]))
+            ).stderr
+        )
     desk = coevolve("extract-signals", "--env", "desk", stdin=data(group("t", 8, 8, ["a"]))).stderr
     assert b"unexplored tools of toy not looked for (the inventory is that of desk)" in desk
 
@@ -266,8 +311,13 @@ def test_an_inventory_of_another_environment_is_named(coevolve, tmp_path):
 def test_a_cold_start_names_the_aims_there_are(coevolve):
     """The line about the cold start speaks of what was printed."""
     cold = data(group("t", 0, 8, ["a"]))
-    assert b"in iteration 0; aims are what came furthest" in coevolve("extract-signals", stdin=cold).stderr
-    assert b"aims are" not in coevolve("extract-signals", "--signals", "boundary", stdin=cold).stderr
+    assert (
+        b"in iteration 0; aims are what came furthest"
+        in coevolve("extract-signals", stdin=cold).stderr
+    )
+    assert (
+        b"aims are" not in coevolve("extract-signals", "--signals", "boundary", stdin=cold).stderr
+    )
 
 
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
@@ -275,7 +325,9 @@ def test_a_stderr_that_takes_nothing_costs_no_record(where, tmp_path):
     """`--summary` onto a full or closed stderr: the same records, exit 0."""
     path = tmp_path / "rollouts.jsonl"
     jsonl.write(path, group("t", 4, 8))
-    command = f'"$PYTHON" -m coevolve_cli.main extract-signals --summary --mode paper {path} {where}'
+    command = (
+        f'"$PYTHON" -m coevolve_cli.main extract-signals --summary --mode paper {path} {where}'
+    )
     environment = {**os.environ, "PYTHON": sys.executable}
     result = subprocess.run(["bash", "-c", command], capture_output=True, env=environment)
     assert result.returncode == 0

@@ -28,7 +28,8 @@ def found(rollouts, settings_=RULES, history=None):
 
 def expected(rollouts, **options):
     return {
-        key: value[1] if key[0] == "boundary" else value for key, value in paper_reference(rollouts, **options).items()
+        key: value[1] if key[0] == "boundary" else value
+        for key, value in paper_reference(rollouts, **options).items()
     }
 
 
@@ -67,20 +68,30 @@ def test_order_changes_nothing():
     for seed in range(20):
         rollouts = random_rollouts(f"order-{seed}")
         shuffled = random.Random(seed).sample(rollouts, len(rollouts))
-        first, second = (b"".join(map(jsonl.encode, extract(r, RULES))) for r in (rollouts, shuffled))
+        first, second = (
+            b"".join(map(jsonl.encode, extract(r, RULES))) for r in (rollouts, shuffled)
+        )
         assert first == second
 
 
 def test_evidence_is_the_failures_now_and_the_last_success():
     """Forgetting carries today's failures and one earlier success; boundary the whole group."""
-    rollouts = group("t", 8, 8, ["a"], step=1) + group("t", 4, 8, ["b"], step=2) + group("t", 3, 8, ["c"], step=3)
+    rollouts = (
+        group("t", 8, 8, ["a"], step=1)
+        + group("t", 4, 8, ["b"], step=2)
+        + group("t", 3, 8, ["c"], step=3)
+    )
     signals = {signal.kind: signal for signal in extract(rollouts, RULES)}
     forgetting, boundary = signals["forgetting"], signals["boundary"]
     assert [(t.rollout, t.success) for t in forgetting.evidence] == [
         *((f"t-0-3-{k}", False) for k in range(3, 8)),
         ("t-0-2-0", True),
     ]
-    assert [(o.step, o.successes, o.trials) for o in forgetting.history] == [(1, 8, 8), (2, 4, 8), (3, 3, 8)]
+    assert [(o.step, o.successes, o.trials) for o in forgetting.history] == [
+        (1, 8, 8),
+        (2, 4, 8),
+        (3, 3, 8),
+    ]
     assert forgetting.strength == pytest.approx(1 - 3 / 8)
     assert [t.rollout for t in boundary.evidence] == [f"t-0-3-{k}" for k in range(8)]
     assert boundary.statistic.value == 3 / 8
@@ -133,4 +144,6 @@ def test_a_score_without_a_verdict():
 def test_reference_ten_thousand(seed):
     """Ten thousand random streams against the reference."""
     rollouts = random_rollouts(f"many-{seed}")
-    assert found(rollouts, RULES._replace(min_observations=20)) == pytest.approx(expected(rollouts, least=20))
+    assert found(rollouts, RULES._replace(min_observations=20)) == pytest.approx(
+        expected(rollouts, least=20)
+    )

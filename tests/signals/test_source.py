@@ -37,7 +37,8 @@ def test_evidence_that_is_bad_beyond_its_head(tmp_path):
     path.write_bytes(b"".join(lines))
     with extraction(jsonl.read([str(path)], Head, head=True), HEAD) as found:
         with pytest.raises(
-            BadInput, match=re.escape("rollouts.jsonl:6: Expected `int`, got `str` - at `$.steps[0].turn`")
+            BadInput,
+            match=re.escape("rollouts.jsonl:6: Expected `int`, got `str` - at `$.steps[0].turn`"),
         ):
             list(found.signals())
 

@@ -37,7 +37,11 @@ def step(session, actions):
 def answer(request):
     op = request["op"]
     if op == "describe":
-        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        schema = {
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        }
         tool = {"name": "lamp.light", "description": "Lights a lamp.", "parameters": schema}
         splits = {} if MODE == "bare" else {"demos": 24, "dev": 6}
         return {"name": "lamps", "version": "1", "tools": [tool], "splits": splits}

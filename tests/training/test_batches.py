@@ -25,7 +25,11 @@ def ids(batch):
 
 def test_epochs_see_every_task_equally_often():
     """Without newer tasks, 7 steps of 10 over 35 tasks are two whole epochs."""
-    seen = Counter(i for step in range(7) for i in ids(plan(tasks(35), seed=1, step=step, size=10, newest_share=0.5)))
+    seen = Counter(
+        i
+        for step in range(7)
+        for i in ids(plan(tasks(35), seed=1, step=step, size=10, newest_share=0.5))
+    )
     assert set(seen.values()) == {2} and len(seen) == 35
 
 

@@ -49,7 +49,10 @@ def test_it_is_a_plain_hugging_face_directory(built: Path):
     """Transformers loads it without any code of ours, and it writes the demonstrated call."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer, model = AutoTokenizer.from_pretrained(built), AutoModelForCausalLM.from_pretrained(built)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(built),
+        AutoModelForCausalLM.from_pretrained(built),
+    )
     assert type(model).__name__ == "LlamaForCausalLM" and 300_000 < model.num_parameters() < 600_000
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": "light the porch"}],
@@ -57,7 +60,9 @@ def test_it_is_a_plain_hugging_face_directory(built: Path):
         return_tensors="pt",
         return_dict=True,
     )
-    ids = model.generate(**prompt, max_new_tokens=40, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    ids = model.generate(**prompt, max_new_tokens=40, do_sample=False)[
+        0, prompt["input_ids"].shape[1] :
+    ]
     assert tokenizer.decode(ids) == '{"name":"lamp.light","arguments":{"name":"porch"}}<|end|>'
 
 
@@ -70,7 +75,9 @@ def test_same_seed_same_bytes_and_another_seed_others(built: Path, tmp_path: Pat
     assert weights(tmp_path / "other") != weights(built)
 
 
-def test_a_finished_policy_is_left_alone_and_another_one_is_never_overwritten(built: Path, tmp_path: Path):
+def test_a_finished_policy_is_left_alone_and_another_one_is_never_overwritten(
+    built: Path, tmp_path: Path
+):
     """The same settings again touch nothing; other settings, or a directory of something else, are usage errors."""
     before = (built / "model.safetensors").stat().st_mtime_ns
     run("bootstrap", "-o", built, *lamps(), *SETTINGS)
@@ -82,7 +89,9 @@ def test_a_finished_policy_is_left_alone_and_another_one_is_never_overwritten(bu
     assert refused.returncode == 2 and [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_killed_at_work_leaves_nothing_under_the_name_and_a_rerun_works(built: Path, tmp_path: Path):
+def test_killed_at_work_leaves_nothing_under_the_name_and_a_rerun_works(
+    built: Path, tmp_path: Path
+):
     """kill -9 while the files are written and measured: no directory of that name; the rerun is as good and tidies up."""
     out = tmp_path / "policy"
     process = subprocess.Popen([*COEVOLVE, "bootstrap", "-o", str(out), *lamps(), *SETTINGS])
@@ -96,8 +105,12 @@ def test_killed_at_work_leaves_nothing_under_the_name_and_a_rerun_works(built: P
     assert [p.name for p in tmp_path.iterdir()] == ["policy"]
 
 
-@pytest.mark.parametrize(("mode", "code", "words"), [("bare", 2, b"demonstrations"), ("broken", 1, b"dark")])
-def test_an_environment_that_cannot_teach_is_named(tmp_path: Path, mode: str, code: int, words: bytes):
+@pytest.mark.parametrize(
+    ("mode", "code", "words"), [("bare", 2, b"demonstrations"), ("broken", 1, b"dark")]
+)
+def test_an_environment_that_cannot_teach_is_named(
+    tmp_path: Path, mode: str, code: int, words: bytes
+):
     """No demonstrations is a usage error; a solution that fails in its own environment ends the run with its observation."""
     result = run("bootstrap", "-o", tmp_path / "policy", *lamps(mode), *SETTINGS, check=False)
     assert result.returncode == code and words in result.stderr and result.stderr.count(b"\n") == 1
@@ -121,7 +134,11 @@ def desk():
         tasks = pool.tasks("demos")[:1500]
         conversations = [conversation(task, results) for task, results in replayed(pool, tasks)]
         texts = corpus(pool, tasks, conversations)
-        known = {value for values in pool.open([tasks[0].start])[0].opened.values.values() for value in values}
+        known = {
+            value
+            for values in pool.open([tasks[0].start])[0].opened.values.values()
+            for value in values
+        }
     return make_tokenizer(texts), conversations, texts, known
 
 
@@ -130,7 +147,9 @@ def test_the_template_frames_turns_and_marks_what_the_assistant_says(desk):
     from coevolve.training.bootstrap import tokenise
 
     tokenizer, conversations, _, _ = desk
-    for messages, (ids, mask) in zip(conversations[:50], tokenise(tokenizer, conversations[:50]), strict=True):
+    for messages, (ids, mask) in zip(
+        conversations[:50], tokenise(tokenizer, conversations[:50]), strict=True
+    ):
         by_hand, marks = [], []
         for message in messages:
             head = tokenizer(f"<|{message['role']}|>")["input_ids"]
@@ -160,7 +179,9 @@ def test_what_the_desk_says_is_cheap(desk):
     tokenizer, conversations, texts, _ = desk
     for text in set(texts):
         assert len(tokenizer(text)["input_ids"]) <= max(1, len(text) * 2 / 3), text
-    assert any("change lost" in text for text in texts) and any("bad argument" in text for text in texts)
+    assert any("change lost" in text for text in texts) and any(
+        "bad argument" in text for text in texts
+    )
     assert max(len(tokenizer.apply_chat_template(c)["input_ids"]) for c in conversations) < 160
 
 
@@ -175,7 +196,9 @@ def test_the_learning_rate_rises_holds_and_falls():
 
 
 @pytest.mark.slow
-def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_little(tmp_path: Path):
+def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_little(
+    tmp_path: Path,
+):
     """The default build on the desk: common kinds above .9, kinds shown once at most in a band below, measured on dev."""
     from coevolve.environments.client import Pool
 
@@ -193,5 +216,7 @@ def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_
 def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path: Path):
     """A file stands where the parent directory should be: exit 74, and nothing was trained."""
     (tmp_path / "file").write_text("")
-    result = run("bootstrap", "-o", tmp_path / "file" / "policy", "--steps", 10**9, check=False, timeout=60)
+    result = run(
+        "bootstrap", "-o", tmp_path / "file" / "policy", "--steps", 10**9, check=False, timeout=60
+    )
     assert result.returncode in (2, 74) and result.stderr.count(b"\n") == 1

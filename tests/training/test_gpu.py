@@ -34,11 +34,18 @@ def samples(policy):
     """Rollouts of the policy on the CPU, and their advantages."""
     with Pool(SHOP) as pool:
         player = make_policy(str(policy), device="cpu", temperature=1.0)
-        played = list(rollouts(tiny_models.shop_tasks(SHOP, 6), player, pool, samples=8, keep_tokens=True))
+        played = list(
+            rollouts(tiny_models.shop_tasks(SHOP, 6), player, pool, samples=8, keep_tokens=True)
+        )
     rewards = torch.tensor([float(r.success) for r in played], dtype=torch.float64)
-    advantages = grpo.group_advantages(rewards, [r.group for r in played], torch.ones(len(played), dtype=torch.bool))
+    advantages = grpo.group_advantages(
+        rewards, [r.group for r in played], torch.ones(len(played), dtype=torch.bool)
+    )
     assert advantages.any()
-    return [Sample(r.token_ids, r.mask, r.logprobs, a) for r, a in zip(played, advantages.tolist(), strict=True)]
+    return [
+        Sample(r.token_ids, r.mask, r.logprobs, a)
+        for r, a in zip(played, advantages.tolist(), strict=True)
+    ]
 
 
 def step(policy, samples, device, dtype):
@@ -52,11 +59,15 @@ def step(policy, samples, device, dtype):
 def test_the_update_is_the_cpus(policy, samples):
     """In float32 the gradient's norm agrees in four digits, and all but one in a thousand weights to 1 % of the update."""
     before = LocalModel.load(str(policy), device="cpu").model.state_dict()
-    (cpu, ours), (gpu, theirs) = (step(policy, samples, device, "float32") for device in ("cpu", "cuda"))
+    (cpu, ours), (gpu, theirs) = (
+        step(policy, samples, device, "float32") for device in ("cpu", "cuda")
+    )
     changed = max((ours[name] - before[name]).abs().max().item() for name in ours)
     apart = sum(((ours[name] - theirs[name]).abs() > 0.01 * changed).sum().item() for name in ours)
     count = sum(value.numel() for value in ours.values())
-    print(f"grad norm {cpu.grad_norm:.6f} and {gpu.grad_norm:.6f}; {apart} of {count} weights apart")
+    print(
+        f"grad norm {cpu.grad_norm:.6f} and {gpu.grad_norm:.6f}; {apart} of {count} weights apart"
+    )
     assert gpu.grad_norm == pytest.approx(cpu.grad_norm, rel=1e-4) and gpu.tokens == cpu.tokens
     assert gpu.policy_loss == pytest.approx(cpu.policy_loss, abs=1e-5)
     assert apart <= count / 1000
@@ -75,9 +86,23 @@ def test_it_learns(policy, tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     jsonl.write(tasks, tiny_models.shop_tasks(SHOP, 12))
     size = ["--lr", "2e-3", "--temperature", "1", "--samples", "8", "--batch", "6", "--steps", "10"]
-    command = ["train", tasks, "--env", SHOP, "--run", tmp_path / "run", "--model", policy, "--device", "cuda", *size]
+    command = [
+        "train",
+        tasks,
+        "--env",
+        SHOP,
+        "--run",
+        tmp_path / "run",
+        "--model",
+        policy,
+        "--device",
+        "cuda",
+        *size,
+    ]
     out = run(*command).stdout
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     success = [line["success_mean"] for line in lines]
     print("success", *(f"{value:.2f}" for value in success))
     assert sum(success[-3:]) / 3 > sum(success[:3]) / 3 + 0.1

@@ -25,16 +25,23 @@ def test_advantages_by_hand():
 
 def test_masked_row_leaves_mean_and_std_alone():
     """A lost rollout changes nothing for the others of its group."""
-    three = grpo.group_advantages(torch.tensor([1.0, 0.0, 0.0], dtype=F64), list("aaa"), torch.tensor([True] * 3))
+    three = grpo.group_advantages(
+        torch.tensor([1.0, 0.0, 0.0], dtype=F64), list("aaa"), torch.tensor([True] * 3)
+    )
     four = grpo.group_advantages(
-        torch.tensor([1.0, 0.0, 0.0, 0.7], dtype=F64), list("aaaa"), torch.tensor([True, True, True, False])
+        torch.tensor([1.0, 0.0, 0.0, 0.7], dtype=F64),
+        list("aaaa"),
+        torch.tensor([True, True, True, False]),
     )
     assert four.tolist() == [*three.tolist(), 0.0]
 
 
 def test_equal_rewards_give_exactly_zero():
     """Rewards whose mean is not exact in floating point leave no spurious advantage."""
-    assert grpo.group_advantages(torch.full((7,), 0.1), ["a"] * 7, torch.tensor([True] * 7)).tolist() == [0.0] * 7
+    assert (
+        grpo.group_advantages(torch.full((7,), 0.1), ["a"] * 7, torch.tensor([True] * 7)).tolist()
+        == [0.0] * 7
+    )
 
 
 def dense(logits, tokens, mask, old, reference, advantages, low, high, dual, beta):
@@ -73,14 +80,18 @@ def test_loss_and_gradient_against_the_dense_formula(spread):
 
     def ours(values):
         chosen = torch.log_softmax(values, -1).gather(2, tokens[..., None])[..., 0][mask]
-        policy = grpo.policy_loss(chosen, old[mask], advantages[:, None].expand_as(mask)[mask], clip)
+        policy = grpo.policy_loss(
+            chosen, old[mask], advantages[:, None].expand_as(mask)[mask], clip
+        )
         kl = grpo.kl_k3(chosen, reference[mask])
         return grpo.token_mean(policy.loss + beta * kl, int(mask.sum())), policy
 
     loss, policy = ours(logits)
     loss.backward()
     twin = logits.detach().clone().requires_grad_()
-    expected = dense(twin, tokens.tolist(), mask.tolist(), old, reference, advantages.tolist(), *clip, beta)
+    expected = dense(
+        twin, tokens.tolist(), mask.tolist(), old, reference, advantages.tolist(), *clip, beta
+    )
     expected.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
     assert torch.allclose(logits.grad, twin.grad, atol=1e-14)
@@ -127,7 +138,9 @@ def test_clamps():
     kl = grpo.kl_k3(far, torch.tensor([0.0, -60.0], dtype=F64))
     assert kl.tolist() == [10.0, 10.0]
     loss = grpo.policy_loss(
-        torch.tensor([0.0], dtype=F64), torch.tensor([-90.0], dtype=F64), torch.tensor([-1.0], dtype=F64)
+        torch.tensor([0.0], dtype=F64),
+        torch.tensor([-90.0], dtype=F64),
+        torch.tensor([-1.0], dtype=F64),
     )
     assert loss.loss.item() == 3.0
     assert grpo.kl_k3(torch.tensor([-1.0]), torch.tensor([-1.0])).item() == 0.0
@@ -135,4 +148,6 @@ def test_clamps():
 
 def test_entropy():
     """Uniform over n: log n."""
-    assert grpo.entropy(torch.log_softmax(torch.zeros(3, 7), -1)).tolist() == pytest.approx([math.log(7)] * 3)
+    assert grpo.entropy(torch.log_softmax(torch.zeros(3, 7), -1)).tolist() == pytest.approx(
+        [math.log(7)] * 3
+    )

@@ -57,7 +57,19 @@ def pool():
 
 def command(tasks, directory, policy, *more, **options):
     return run(
-        "train", tasks, "--env", SHOP, "--run", directory, "--model", policy, "--steps", 10, *FAST, *more, **options
+        "train",
+        tasks,
+        "--env",
+        SHOP,
+        "--run",
+        directory,
+        "--model",
+        policy,
+        "--steps",
+        10,
+        *FAST,
+        *more,
+        **options,
     )
 
 
@@ -71,7 +83,15 @@ def weights(directory):
 
 def settings(policy, **changes):
     return Settings(
-        **{"model": str(policy), "steps": 1, "batch": 4, "samples": 4, "lr": 1e-3, "temperature": 1.0} | changes
+        **{
+            "model": str(policy),
+            "steps": 1,
+            "batch": 4,
+            "samples": 4,
+            "lr": 1e-3,
+            "temperature": 1.0,
+        }
+        | changes
     )
 
 
@@ -80,7 +100,10 @@ def test_it_learns(finished, policy):
     directory, out = finished
     reports = lines(directory)
     assert [r["step"] for r in reports] == list(range(1, 11))
-    assert sum(r["success_mean"] for r in reports[-3:]) / 3 > sum(r["success_mean"] for r in reports[:3]) / 3 + 0.1
+    assert (
+        sum(r["success_mean"] for r in reports[-3:]) / 3
+        > sum(r["success_mean"] for r in reports[:3]) / 3 + 0.1
+    )
     assert reports[0]["kl"] == pytest.approx(0, abs=1e-6) and reports[-1]["kl"] > 1e-3
     assert max(r["logprob_gap_max"] for r in reports) < 1e-3
     rollouts = [msgspec.json.decode(line, type=Rollout) for line in out.splitlines()]
@@ -105,19 +128,33 @@ def test_metrics_agree_with_the_rollouts(finished):
     for report in lines(directory):
         own = [r for r in rollouts if r.step == report["step"] - 1]
         assert report["success_mean"] == pytest.approx(sum(r.success for r in own) / len(own))
-        assert report["sampled_tokens"] == report["update_tokens"] == sum(r.usage.completion_tokens for r in own)
+        assert (
+            report["sampled_tokens"]
+            == report["update_tokens"]
+            == sum(r.usage.completion_tokens for r in own)
+        )
         by_group: dict[str, set[bool]] = {}
         for r in own:
             by_group.setdefault(r.group, set()).add(r.success)
-        assert report["informative_share"] == pytest.approx(sum(len(v) == 2 for v in by_group.values()) / len(by_group))
+        assert report["informative_share"] == pytest.approx(
+            sum(len(v) == 2 for v in by_group.values()) / len(by_group)
+        )
 
 
 def test_finished_iteration_only_prints(finished, tasks, policy):
     """The same call again prints the same bytes and changes nothing."""
     directory, out = finished
-    before = {p: p.stat().st_mtime_ns for p in directory.rglob("*") if p.is_file() and p.name != "train.lock"}
+    before = {
+        p: p.stat().st_mtime_ns
+        for p in directory.rglob("*")
+        if p.is_file() and p.name != "train.lock"
+    }
     assert command(tasks, directory, policy, "--iteration", 1).stdout == out
-    assert before == {p: p.stat().st_mtime_ns for p in directory.rglob("*") if p.is_file() and p.name != "train.lock"}
+    assert before == {
+        p: p.stat().st_mtime_ns
+        for p in directory.rglob("*")
+        if p.is_file() and p.name != "train.lock"
+    }
 
 
 def test_killed_anywhere_gives_the_same_bytes(finished, tasks, policy, tmp_path):
@@ -185,13 +222,19 @@ def test_lost_rollouts_are_reported(policy, pool, tmp_path):
     kept = train(tiny_models.shop_tasks(SHOP), settings(policy), str(tmp_path / "run"), pool)
     kept.write_bytes(b"")
     with pytest.raises(UsageError, match="gone"):
-        train(tiny_models.shop_tasks(SHOP), settings(policy), str(tmp_path / "run"), pool, iteration=1)
+        train(
+            tiny_models.shop_tasks(SHOP), settings(policy), str(tmp_path / "run"), pool, iteration=1
+        )
 
 
 def test_other_settings_are_refused(finished, tasks, policy):
     """A run goes on with the settings it began with; the message names what differs."""
     result = command(tasks, finished[0], policy, "--lr", "1e-5", "--beta", "0.5", check=False)
-    assert result.returncode == 2 and b"beta was 0.001" in result.stderr and b"lr was 0.002" in result.stderr
+    assert (
+        result.returncode == 2
+        and b"beta was 0.001" in result.stderr
+        and b"lr was 0.002" in result.stderr
+    )
 
 
 def test_one_process_per_run(policy, pool, tmp_path):
@@ -206,7 +249,9 @@ def test_one_process_per_run(policy, pool, tmp_path):
 def test_environment_errors_stop_the_run(policy, tmp_path):
     """More lost rollouts than allowed fail the run before its update, and name the fault."""
     with Pool("desk") as desk:
-        bad = msgspec.structs.replace(tiny_models.shop_tasks("desk", 1)[0], start=Start(name="no-such-state"))
+        bad = msgspec.structs.replace(
+            tiny_models.shop_tasks("desk", 1)[0], start=Start(name="no-such-state")
+        )
         mixed = [bad, *desk.tasks("dev")[:3]]
         with pytest.raises(CoevolveError, match="4 of 16 rollouts"):
             train(mixed, settings(policy), str(tmp_path / "strict"), desk, max_env_errors=0.2)
@@ -218,14 +263,22 @@ def test_environment_errors_stop_the_run(policy, tmp_path):
 
 def test_no_informative_group_no_step(policy, pool, tmp_path):
     """With --drop-zero-variance an update without information leaves the weights; without it their KL still counts."""
-    impossible = [msgspec.structs.replace(t, solution=[[]]) for t in tiny_models.shop_tasks(SHOP, 4)]
+    impossible = [
+        msgspec.structs.replace(t, solution=[[]]) for t in tiny_models.shop_tasks(SHOP, 4)
+    ]
     impossible = [msgspec.structs.replace(t, query=["put tea on my list"], solution=[[tiny_models.Call("pay", {"amount": 1})]]) for t in impossible]  # fmt: skip
     for drop in (True, False):
-        train(impossible, settings(policy, drop_zero_variance=drop), str(tmp_path / str(drop)), pool)
+        train(
+            impossible, settings(policy, drop_zero_variance=drop), str(tmp_path / str(drop)), pool
+        )
     (dropped,), (kept,) = lines(tmp_path / "True"), lines(tmp_path / "False")
     assert dropped["informative_share"] == kept["informative_share"] == 0
     assert (dropped["updated"], dropped["update_tokens"]) == (False, 0)
-    assert kept["updated"] and kept["update_tokens"] == kept["sampled_tokens"] and kept["policy_loss"] == 0
+    assert (
+        kept["updated"]
+        and kept["update_tokens"] == kept["sampled_tokens"]
+        and kept["policy_loss"] == 0
+    )
     before = tiny_models.LlamaForCausalLM.from_pretrained(policy).state_dict()
     after = tiny_models.LlamaForCausalLM.from_pretrained(tmp_path / "True" / "policy").state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -250,7 +303,10 @@ def test_usage_errors(tasks, policy, tmp_path):
     plan = run(*base, tasks, "--dry-run", "--steps", 3)
     assert plan.stdout == b"" and b'"updates": 3' in plan.stderr and b'"tasks": 12' in plan.stderr
     assert b"the input is empty" in run(*base, "--dry-run").stderr
-    for env, told in (("desk", b"--env is 'desk', and the tasks are of"), ("nosuch", b"no program is called 'nosuch'")):
+    for env, told in (
+        ("desk", b"--env is 'desk', and the tasks are of"),
+        ("nosuch", b"no program is called 'nosuch'"),
+    ):
         for more in ([], ["--dry-run"]):
             other = run(*base, tasks, "--env", env, *more, check=False)
             assert other.returncode == 2 and told in other.stderr
@@ -265,7 +321,10 @@ def test_adapters_train_and_resume(policy, pool, tmp_path):
         train(known, settings(policy, lora_rank=4, lr=1e-2, steps=2), str(tmp_path / "lora"), pool)
     reports = lines(tmp_path / "lora")
     assert [r["step"] for r in reports] == [1, 2, 3, 4]
-    assert reports[0]["kl"] == pytest.approx(0, abs=1e-6) and reports[3]["kl"] > reports[1]["kl"] > 1e-6
+    assert (
+        reports[0]["kl"] == pytest.approx(0, abs=1e-6)
+        and reports[3]["kl"] > reports[1]["kl"] > 1e-6
+    )
     assert (tmp_path / "lora" / "policy" / "adapter_config.json").exists()
 
 
@@ -292,14 +351,22 @@ def small(policy, tasks, tmp_path_factory):
 @pytest.mark.parametrize("content", [b"", b"{"])
 @pytest.mark.parametrize(
     "name",
-    ["config.json", "metrics.jsonl", "policy/optimizer.pt", "policy/model.safetensors", "iterations/001/training.json"],
+    [
+        "config.json",
+        "metrics.jsonl",
+        "policy/optimizer.pt",
+        "policy/model.safetensors",
+        "iterations/001/training.json",
+    ],
 )
 def test_a_damaged_file_is_named(small, tmp_path, name, content):
     """One line with the file and what to do, for an empty file and for a torn one; no traceback, no `interrupted`."""
     directory = tmp_path / "run"
     shutil.copytree(small[0], directory, symlinks=True)
     whole = name == "metrics.jsonl"
-    (directory / name).write_bytes((directory / name).read_bytes() + content + b"\n" if whole else content)
+    (directory / name).write_bytes(
+        (directory / name).read_bytes() + content + b"\n" if whole else content
+    )
     iteration = 1 if "training" in name else 2
     result = run("train", *small[1], "--run", directory, "--iteration", iteration, check=False)
     if whole and not content:

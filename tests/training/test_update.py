@@ -13,7 +13,14 @@ from coevolve.errors import CoevolveError
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.training import grpo
 from coevolve.training import update as module
-from coevolve.training.update import Objective, Reference, Sample, micro_batches, token_logprobs, update
+from coevolve.training.update import (
+    Objective,
+    Reference,
+    Sample,
+    micro_batches,
+    token_logprobs,
+    update,
+)
 
 OBJECTIVE = Objective(beta=0.05, clip=grpo.Clip(), temperature=0.7, grad_clip=0.5)
 
@@ -57,7 +64,10 @@ def by_hand(policy, reference, rows, objective):
             term = -torch.min(ratio * s.advantage, clipped * s.advantage)
             if s.advantage < 0:
                 term = torch.min(term, torch.tensor(-3.0 * s.advantage))
-            loss = loss + (term + objective.beta * ((rp - lp).exp() - (rp - lp) - 1).clamp(max=10)) / total
+            loss = (
+                loss
+                + (term + objective.beta * ((rp - lp).exp() - (rp - lp) - 1).clamp(max=10)) / total
+            )
     loss.backward()
     return loss.item()
 
@@ -87,14 +97,27 @@ def test_own_samples_have_ratio_one():
     """On tokens just sampled from these weights nothing is clipped, the gap is rounding, and KL to itself is 0."""
     policy = model(1)
     prompts = [policy.chat.prompt([{"role": "user", "content": text}]) for text in ("a", "bcd")]
-    rows = policy.sample(prompts, ["x", "y"], lambda turns: [None] * len(turns), OBJECTIVE.temperature)
-    batch = [Sample(r.token_ids, r.mask, r.logprobs, a) for r, a in zip(rows, (1.0, -1.0), strict=True)]
+    rows = policy.sample(
+        prompts, ["x", "y"], lambda turns: [None] * len(turns), OBJECTIVE.temperature
+    )
+    batch = [
+        Sample(r.token_ids, r.mask, r.logprobs, a) for r, a in zip(rows, (1.0, -1.0), strict=True)
+    ]
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-3)
     done = update(
-        policy, Reference(LocalModel(copy.deepcopy(policy.model), policy.tokenizer)), optimizer, batch, OBJECTIVE
+        policy,
+        Reference(LocalModel(copy.deepcopy(policy.model), policy.tokenizer)),
+        optimizer,
+        batch,
+        OBJECTIVE,
     )
     assert done.gap_max < 1e-4
-    assert (done.kl, done.clip_low, done.clip_high, done.clip_dual) == (pytest.approx(0, abs=1e-9), 0, 0, 0)
+    assert (done.kl, done.clip_low, done.clip_high, done.clip_dual) == (
+        pytest.approx(0, abs=1e-9),
+        0,
+        0,
+        0,
+    )
 
 
 def test_padding_is_invisible():

@@ -9,13 +9,22 @@ from coevolve.records import Start, Task
 from coevolve.validation.controls import controls
 from coevolve.validation.gates import _unrelated, unsaid_in_code
 
-SCHEMA = {"type": "object", "properties": {"amount": {}, "to": {}, "names": {}, "query": {}, "open": {}}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"amount": {}, "to": {}, "names": {}, "query": {}, "open": {}},
+}
 TOOLS = {
-    "v.pay": Tool("v.pay", "", SCHEMA, app="v", language=Language(words={"open": {"true": "public"}})),
+    "v.pay": Tool(
+        "v.pay", "", SCHEMA, app="v", language=Language(words={"open": {"true": "public"}})
+    ),
     "v.find": Tool("v.find", "", SCHEMA, app="v", read_only=True),
 }
 CODE = Code(
-    "apis.{tool}({arguments})", {"t": "t = apis.v.login()"}, {"v.find": {"token": "t"}}, "apis.me.done()", ["me.done"]
+    "apis.{tool}({arguments})",
+    {"t": "t = apis.v.login()"},
+    {"v.find": {"token": "t"}},
+    "apis.me.done()",
+    ["me.done"],
 )
 
 
@@ -47,7 +56,9 @@ def test_plain_values_of_a_program_are_said(query, program, said):
 
 def described(code: Code | None = CODE) -> Description:
     harmless = [{"tool": "v.find", "arguments": {"query": "x"}}]
-    return Description(name="x", version="1", tools=[], actions="code", code=code, harmless=harmless)
+    return Description(
+        name="x", version="1", tools=[], actions="code", code=code, harmless=harmless
+    )
 
 
 def test_controls_are_programs_too():
@@ -59,17 +70,28 @@ def test_controls_are_programs_too():
     }
     assert list(found) == ["nothing", "hollow", "drop 0.0.4", "drop 0.0.7"]
     assert found["nothing"].turns == [[]]
-    assert found["hollow"].turns == [['t = apis.v.login()\nprint(apis.v.find(query="x", token=t))\napis.me.done()']]
-    assert found["drop 0.0.4"].turns == [["rows = apis.v.find()\nfor r in rows:\n    print(r)\napis.me.done()"]]
+    assert found["hollow"].turns == [
+        ['t = apis.v.login()\nprint(apis.v.find(query="x", token=t))\napis.me.done()']
+    ]
+    assert found["drop 0.0.4"].turns == [
+        ["rows = apis.v.find()\nfor r in rows:\n    print(r)\napis.me.done()"]
+    ]
     assert found["drop 0.0.7"].turns == [[program.removesuffix("\napis.me.done()")]]
 
 
 def test_two_changes_are_tried_the_other_way_round():
     """The control that has to succeed: changes in reverse order; a program of one change has none."""
     program = "apis.v.pay(amount=1)\napis.v.pay(amount=2)\napis.me.done()"
-    found = {control.name: control for control in controls(task("q", program), Opened(), described(), TOOLS)}
-    assert found["swapped 0.0"].succeeds and sum(control.succeeds for control in found.values()) == 1
-    assert found["swapped 0.0"].job.turns == [["apis.v.pay(amount=2)\napis.v.pay(amount=1)\napis.me.done()"]]
+    found = {
+        control.name: control
+        for control in controls(task("q", program), Opened(), described(), TOOLS)
+    }
+    assert (
+        found["swapped 0.0"].succeeds and sum(control.succeeds for control in found.values()) == 1
+    )
+    assert found["swapped 0.0"].job.turns == [
+        ["apis.v.pay(amount=2)\napis.v.pay(amount=1)\napis.me.done()"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +106,8 @@ def test_a_query_has_a_word_of_what_its_program_does(query, related):
 def test_an_environment_that_says_nothing_of_its_code_has_fewer_controls():
     """Whole blocks are dropped, and nothing harmless is known to do."""
     found = {
-        control.name: control.job for control in controls(task("q", "a()", "b()"), Opened(), described(None), TOOLS)
+        control.name: control.job
+        for control in controls(task("q", "a()", "b()"), Opened(), described(None), TOOLS)
     }
     assert list(found) == ["nothing", "hollow", "drop 0.0", "drop 0.1"] and found["hollow"] is None
     assert found["drop 0.0"].turns == [["b()"]]

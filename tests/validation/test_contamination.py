@@ -43,7 +43,9 @@ def elsewhere(pool) -> Start:
 
 
 def synthetic(start: Start, query: list[str], solution: list[list[Call]]) -> Task:
-    return Task(id="t", env="bfcl", origin=Origin("synthesis"), query=query, solution=solution, start=start)
+    return Task(
+        id="t", env="bfcl", origin=Origin("synthesis"), query=query, solution=solution, start=start
+    )
 
 
 def official(pool: Pool, number: int) -> Task:
@@ -52,8 +54,12 @@ def official(pool: Pool, number: int) -> Task:
 
 def configuration(number: int) -> dict[str, Any]:
     """The start state of a base task, written out."""
-    (site,) = (install.directory(install.RECIPES["bfcl"]) / "lib").glob("python*/site-packages/bfcl_eval")
-    entry = json.loads((site / "data/BFCL_v4_multi_turn_base.json").read_text().splitlines()[number])
+    (site,) = (install.directory(install.RECIPES["bfcl"]) / "lib").glob(
+        "python*/site-packages/bfcl_eval"
+    )
+    entry = json.loads(
+        (site / "data/BFCL_v4_multi_turn_base.json").read_text().splitlines()[number]
+    )
     return {"classes": entry["involved_classes"], "state": entry["initial_config"]}
 
 
@@ -73,8 +79,15 @@ def test_a_task_of_ones_own_touches_nothing(held_out, pool, elsewhere):
 
 def test_an_official_start_state_written_out_is_recognised(held_out, pool):
     """The states are compared, not their names."""
-    task = synthetic(Start(config=configuration(20)), ["make a folder zebra"], [[Call("mkdir", {"dir_name": "zebra"})]])
-    assert touched(held_out, pool, task) == "begins in the start state of held-out task multi_turn_base_20"
+    task = synthetic(
+        Start(config=configuration(20)),
+        ["make a folder zebra"],
+        [[Call("mkdir", {"dir_name": "zebra"})]],
+    )
+    assert (
+        touched(held_out, pool, task)
+        == "begins in the start state of held-out task multi_turn_base_20"
+    )
 
 
 def test_official_words_are_recognised(held_out, pool, elsewhere):
@@ -113,7 +126,10 @@ def test_a_piece_of_an_official_solution_is_recognised(held_out, pool, elsewhere
 def test_whoever_contains_an_official_solution_is_recognised(held_out, pool, elsewhere):
     """Every base solution with one call before and one after it, even where it is two calls."""
     more = [Call("add", {"a": 3, "b": 14})]
-    tasks = [synthetic(elsewhere, words_of(len(t.solution) + 2), [more, *t.solution, more]) for t in pool.tasks("base")]
+    tasks = [
+        synthetic(elsewhere, words_of(len(t.solution) + 2), [more, *t.solution, more])
+        for t in pool.tasks("base")
+    ]
     found = all_touched(held_out, pool, tasks)
     assert {(reason or "").rsplit(" ", 1)[0] for reason in found} == {"contains held-out task"}
 
@@ -129,14 +145,27 @@ def test_the_same_calls_in_disguise(held_out, pool, elsewhere, how):
         calls = calls[::-1]
     elif how == "numbers":
         calls = [
-            replace(c, arguments={k: float(v) if isinstance(v, int) else v for k, v in c.arguments.items()})
+            replace(
+                c,
+                arguments={
+                    k: float(v) if isinstance(v, int) else v for k, v in c.arguments.items()
+                },
+            )
             for c in calls
         ]
-        assert json.dumps([c.arguments for c in calls]) != json.dumps([c.arguments for c in calls_of(pool, number)])
+        assert json.dumps([c.arguments for c in calls]) != json.dumps(
+            [c.arguments for c in calls_of(pool, number)]
+        )
     else:
-        number = next(n for n in range(200) for c in calls_of(pool, n) if c.tool == "ls" and not c.arguments and n > 20)
+        number = next(
+            n
+            for n in range(200)
+            for c in calls_of(pool, n)
+            if c.tool == "ls" and not c.arguments and n > 20
+        )
         calls = [
-            replace(c, arguments={"a": False} | c.arguments) if c.tool == "ls" else c for c in calls_of(pool, number)
+            replace(c, arguments={"a": False} | c.arguments) if c.tool == "ls" else c
+            for c in calls_of(pool, number)
         ]
     found = touched(held_out, pool, synthetic(elsewhere, ["zebra"], [[*calls, *ADD[0]]]))
     assert found and found.startswith("contains held-out task multi_turn_")
@@ -152,17 +181,23 @@ def test_two_calls_in_common_are_nothing(held_out, pool, elsewhere):
 
 def test_the_same_achievement_is_recognised(held_out, pool):
     """Another start state and one more call, but turn by turn the same effects and compared responses."""
-    number = next(n for n, task in enumerate(pool.tasks("base")) if n > 120 and "TicketAPI" not in task.tags)
+    number = next(
+        n for n, task in enumerate(pool.tasks("base")) if n > 120 and "TicketAPI" not in task.tags
+    )
     config = configuration(number)
     config["classes"] = [*config["classes"], "TicketAPI"]
     solution = [list(turn) for turn in official(pool, number).solution]
     solution[0].insert(0, Call("ticket_get_login_status"))
-    task = synthetic(Start(config=config), [f"turn {place}" for place in range(len(solution))], solution)
+    task = synthetic(
+        Start(config=config), [f"turn {place}" for place in range(len(solution))], solution
+    )
     found = touched(held_out, pool, task)
     assert found and found.startswith("is held-out task") and found.endswith(f"_{number}")
 
 
-def test_validation_refuses_what_touches_a_held_out_task_and_leaves_official_tasks_alone(pools, pool):
+def test_validation_refuses_what_touches_a_held_out_task_and_leaves_official_tasks_alone(
+    pools, pool
+):
     """By either gate; an official task may be validated as what it is."""
     own = official(pool, 60)
     copied = Task(
@@ -175,9 +210,20 @@ def test_validation_refuses_what_touches_a_held_out_task_and_leaves_official_tas
         verifier=own.verifier,
     )
     disguised = replace(
-        copied, id="d", origin=Origin("environment"), start=Start(config=configuration(60)), verifier=Verifier()
+        copied,
+        id="d",
+        origin=Origin("environment"),
+        start=Start(config=configuration(60)),
+        verifier=Verifier(),
     )
     for gate in ("strict", "paper"):
         verdicts = list(validate([own, copied, disguised], pools, gate=gate))
-        assert verdicts[1].verdict == verdicts[2].verdict == "invalid" and "held-out" not in verdicts[0].reason
-    assert "held-out" in verdicts[1].reason and "held-out" in verdicts[2].reason and verdicts[0].verdict == "valid"
+        assert (
+            verdicts[1].verdict == verdicts[2].verdict == "invalid"
+            and "held-out" not in verdicts[0].reason
+        )
+    assert (
+        "held-out" in verdicts[1].reason
+        and "held-out" in verdicts[2].reason
+        and verdicts[0].verdict == "valid"
+    )

@@ -23,7 +23,9 @@ def task(env, item="tea", amount=31):
     query, start = [f"I want to pay for {item}."], Start("default")
     actions = [[Call("price", {"item": item}), Call("pay", {"amount": amount})]]
     id_ = task_id(env, start, query, actions, Verifier())
-    return Task(id=id_, env=env, query=query, solution=actions, start=start, origin=Origin("synthesis"))
+    return Task(
+        id=id_, env=env, query=query, solution=actions, start=start, origin=Origin("synthesis")
+    )
 
 
 def judge(env, tasks, program, **options):
@@ -35,18 +37,28 @@ def judge(env, tasks, program, **options):
 
 def sometimes(share):
     """Does the task in the trials whose sample number says so."""
-    return lambda episode, pool: solution(episode, pool) if episode.sample % share == 0 else nothing(episode, pool)
+    return lambda episode, pool: (
+        solution(episode, pool) if episode.sample % share == 0 else nothing(episode, pool)
+    )
 
 
-@pytest.mark.parametrize(("program", "successes"), [(solution, 6), (sometimes(2), 3), (sometimes(3), 2), (nothing, 0)])
+@pytest.mark.parametrize(
+    ("program", "successes"), [(solution, 6), (sometimes(2), 3), (sometimes(3), 2), (nothing, 0)]
+)
 def test_the_solve_rate_is_counted(program, successes):
     """As many successes as the policy has by construction; the execution alone decides, unless successes are asked for."""
     (verdict,) = judge(SHOP, [task(SHOP)], program, trials=6)
     assert verdict.verdict == "valid"
-    assert (verdict.attempts.learner, verdict.attempts.successes, verdict.attempts.trials) == ("agent", successes, 6)
+    assert (verdict.attempts.learner, verdict.attempts.successes, verdict.attempts.trials) == (
+        "agent",
+        successes,
+        6,
+    )
     (verdict,) = judge(SHOP, [task(SHOP)], program, trials=6, least=3)
     assert verdict.verdict == ("valid" if successes >= 3 else "invalid")
-    assert verdict.reason == ("" if successes >= 3 else f"solved {successes} of 6 times, fewer than 3")
+    assert verdict.reason == (
+        "" if successes >= 3 else f"solved {successes} of 6 times, fewer than 3"
+    )
 
 
 def test_only_what_the_gate_passed_is_tried():
@@ -81,21 +93,48 @@ def test_a_model_sees_only_the_query(coevolve, tmp_path):
     tasks = [task(SHOP), task(SHOP, "milk", 17)]
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(t) + b"\n" for t in tasks))
     with ScriptedServer(buyer) as server:
-        options = ["--solver", "wise", "--trials", "3", "--base-url", server.url, "--journal", tmp_path / "journal"]
-        options += ["--env", SHOP, "--verdicts", tmp_path / "verdicts.jsonl", tmp_path / "tasks.jsonl"]
+        options = [
+            "--solver",
+            "wise",
+            "--trials",
+            "3",
+            "--base-url",
+            server.url,
+            "--journal",
+            tmp_path / "journal",
+        ]
+        options += [
+            "--env",
+            SHOP,
+            "--verdicts",
+            tmp_path / "verdicts.jsonl",
+            tmp_path / "tasks.jsonl",
+        ]
         result = coevolve("validate", *options)
         for request in server.requests:
-            assert request["messages"][0] == {"role": "user", "content": request["messages"][0]["content"]}
+            assert request["messages"][0] == {
+                "role": "user",
+                "content": request["messages"][0]["content"],
+            }
             assert request["messages"][0]["content"] in [t.query[0] for t in tasks]
             if len(request["messages"]) == 1:
-                assert "31" not in json.dumps(request) and "17" not in json.dumps(request["messages"])
+                assert "31" not in json.dumps(request) and "17" not in json.dumps(
+                    request["messages"]
+                )
         asked = len(server.requests)
         assert asked == 2 * 3 * 3 and coevolve("validate", *options).stdout == result.stdout
         assert len(server.requests) == asked, "a rerun pays for nothing"
     for line in result.stdout.splitlines():
         kept = msgspec.json.decode(line, type=Task)
-        assert (kept.difficulty.learner, kept.difficulty.successes, kept.difficulty.trials) == ("wise", 3, 3)
-    verdicts = [msgspec.json.decode(v, type=Verdict) for v in (tmp_path / "verdicts.jsonl").read_bytes().splitlines()]
+        assert (kept.difficulty.learner, kept.difficulty.successes, kept.difficulty.trials) == (
+            "wise",
+            3,
+            3,
+        )
+    verdicts = [
+        msgspec.json.decode(v, type=Verdict)
+        for v in (tmp_path / "verdicts.jsonl").read_bytes().splitlines()
+    ]
     assert [verdict.attempts.successes for verdict in verdicts] == [3, 3]
 
 
@@ -103,14 +142,21 @@ def test_attempts_that_the_server_failed_are_no_trials(tmp_path):
     """A lost attempt is not counted; a task without any other is an error, not invalid."""
     from coevolve.models.service import Models, Options
 
-    for faults, expected in (({0: NO_CHOICE}, ("valid", 1, 1)), ({0: NO_CHOICE, 1: NO_CHOICE}, ("error", 0, 0))):
+    for faults, expected in (
+        ({0: NO_CHOICE}, ("valid", 1, 1)),
+        ({0: NO_CHOICE, 1: NO_CHOICE}, ("error", 0, 0)),
+    ):
         place = tmp_path / str(len(faults))
         with (
             ScriptedServer(buyer, faults) as server,
-            Models("validate", Options(base_url=server.url, journal=str(place), concurrency=1)) as models,
+            Models(
+                "validate", Options(base_url=server.url, journal=str(place), concurrency=1)
+            ) as models,
             Pool(SHOP) as pool,
         ):
             solver = Solver(make_policy("wise", models=models), trials=2)
             (verdict,) = validate([task(SHOP)], lambda name: pool, solver=solver)
-        tried = (verdict.attempts.successes, verdict.attempts.trials) if verdict.attempts else (0, 0)
+        tried = (
+            (verdict.attempts.successes, verdict.attempts.trials) if verdict.attempts else (0, 0)
+        )
         assert (verdict.verdict, *tried) == expected

@@ -17,7 +17,15 @@ from coevolve.validation.validate import validate, validity
 
 def task(env, query, solution, effects="", origin="synthesis"):
     start = Start("default")
-    own = Task(id="", env=env, query=query, solution=solution, start=start, effects=effects, origin=Origin(origin))
+    own = Task(
+        id="",
+        env=env,
+        query=query,
+        solution=solution,
+        start=start,
+        effects=effects,
+        origin=Origin(origin),
+    )
     return named(own)
 
 
@@ -65,7 +73,9 @@ def test_good_tasks_are_valid(desk, good):
     verdicts = list(validate(good, lambda env: desk))
     assert len(good) > 40 and {v.verdict for v in verdicts} == {"valid"}
     for verdict in verdicts:
-        assert verdict.controls["nothing"] == verdict.controls["hollow"] == 0 and verdict.reward == 1
+        assert (
+            verdict.controls["nothing"] == verdict.controls["hollow"] == 0 and verdict.reward == 1
+        )
         assert len(verdict.replays) == 2 and verdict.replays[0] == verdict.replays[1]
     assert validity(verdicts[0]).evidence["controls"] == verdicts[0].controls
 
@@ -75,12 +85,17 @@ def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
     """None is accepted that ends in another state than its task asks for, whether or not it claims the right effects."""
     kinds, candidates, changed = [], [], []
     truth = {own.id: own.effects for own in good}
-    for (kind, bad), own in zip(planted(good), (own for own in good for _ in range(7)), strict=True):
+    for (kind, bad), own in zip(
+        planted(good), (own for own in good for _ in range(7)), strict=True
+    ):
         kinds.append(kind)
         candidates.append(named(bad if claimed else replace(bad, effects="")))
         changed.append(truth[own.id])
     jobs = [Job(c.start, c.solution) for c in candidates]
-    outcomes = [outcome(desk.tools, job, episode) for job, episode in zip(jobs, replay(desk, jobs), strict=True)]
+    outcomes = [
+        outcome(desk.tools, job, episode)
+        for job, episode in zip(jobs, replay(desk, jobs), strict=True)
+    ]
     verdicts = list(validate(candidates, lambda env: desk))
     accepted, wrongly = {}, {}
     for kind, verdict, reached, wanted in zip(kinds, verdicts, outcomes, changed, strict=True):
@@ -88,29 +103,49 @@ def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
             accepted[kind] = accepted.get(kind, 0) + 1
             wrongly[kind] = wrongly.get(kind, 0) + (reached != wanted)
     with capsys.disabled():
-        print(f"\nplanted {len(candidates)}, claims kept {claimed}: accepted {accepted}, of these wrong {wrongly}")
+        print(
+            f"\nplanted {len(candidates)}, claims kept {claimed}: accepted {accepted}, of these wrong {wrongly}"
+        )
     if claimed:
         assert sum(wrongly.values()) == 0
     else:
-        assert set(wrongly) <= {"another's start", "another's solution"}, "only a query that still fits can deceive"
+        assert set(wrongly) <= {"another's start", "another's solution"}, (
+            "only a query that still fits can deceive"
+        )
 
 
 def test_a_padded_solution_is_redundant(desk, good):
     """A call that can be dropped makes the task invalid; a read that informs a later call does not."""
-    padded = [named(replace(own, solution=[[*own.solution[0], Call("mail.open")]])) for own in good[:10]]
+    padded = [
+        named(replace(own, solution=[[*own.solution[0], Call("mail.open")]])) for own in good[:10]
+    ]
     for verdict in validate(padded, lambda env: desk):
         assert verdict.verdict == "invalid" and verdict.reason.startswith("redundant call")
-    spoken = task(SHOP, ["pay 31, the price of tea"], [[Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]])
+    spoken = task(
+        SHOP,
+        ["pay 31, the price of tea"],
+        [[Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]],
+    )
     asked = task(SHOP, ["pay the price of tea"], spoken.solution)
     first, second = judge(SHOP, spoken, asked)
-    assert (first.verdict, second.verdict) == ("invalid", "valid") and second.controls["drop 0.0"] == 1
+    assert (first.verdict, second.verdict) == ("invalid", "valid") and second.controls[
+        "drop 0.0"
+    ] == 1
 
 
 def test_an_argument_that_nobody_says_is_invalid():
     """Of a synthetic task; an environment's own query may say it in words that we do not know."""
     calls = [[Call("add", {"item": "milk"})]]
-    made, own = judge(SHOP, task(SHOP, ["I need tea"], calls), task(SHOP, ["I need tea"], calls, origin="environment"))
-    assert made.verdict == "invalid" and made.reason == "add: nobody says item" and own.verdict == "valid"
+    made, own = judge(
+        SHOP,
+        task(SHOP, ["I need tea"], calls),
+        task(SHOP, ["I need tea"], calls, origin="environment"),
+    )
+    assert (
+        made.verdict == "invalid"
+        and made.reason == "add: nobody says item"
+        and own.verdict == "valid"
+    )
 
 
 def test_turns_must_match_and_each_must_do_something():
@@ -122,7 +157,9 @@ def test_turns_must_match_and_each_must_do_something():
         task(SHOP, ["I need milk", "and milk?"], [[add], [Call("price", {"item": "milk"})]]),
     )
     assert one.verdict == "invalid" and "1 user turns" in one.reason
-    assert idle.verdict == "invalid" and idle.reason == "turn 1 has no effect and no compared response"
+    assert (
+        idle.verdict == "invalid" and idle.reason == "turn 1 has no effect and no compared response"
+    )
 
 
 def test_a_lenient_verifier_makes_every_task_trivial():
@@ -130,7 +167,11 @@ def test_a_lenient_verifier_makes_every_task_trivial():
     add = task(variant("lenient"), ["I need milk"], [[Call("add", {"item": "milk"})]])
     (strict,) = judge(variant("lenient"), add)
     (paper,) = judge(variant("lenient"), add, gate="paper")
-    assert strict.verdict == "trivial" and "'nothing' succeeds" in strict.reason and paper.verdict == "valid"
+    assert (
+        strict.verdict == "trivial"
+        and "'nothing' succeeds" in strict.reason
+        and paper.verdict == "valid"
+    )
 
 
 def test_the_hollow_control_needs_a_harmless_call():
@@ -147,7 +188,9 @@ def test_the_papers_gate_takes_any_positive_reward():
     add = task(SHOP, ["I need milk"], [[Call("add", {"item": "milk"})]])
     (dense,) = judge(variant("dense"), add, gate="paper")
     (strict,) = judge(variant("dense"), add)
-    (other,) = judge(SHOP, task(SHOP, ["I need gold"], [[Call("add", {"item": "gold"})]]), gate="paper")
+    (other,) = judge(
+        SHOP, task(SHOP, ["I need gold"], [[Call("add", {"item": "gold"})]]), gate="paper"
+    )
     assert dense.verdict == "valid" and dense.reward == 0.4 and dense.controls == {}
     assert strict.verdict == "invalid" and other.verdict == "valid", (
         "an unreachable goal reached by everyone is a success"
@@ -156,7 +199,9 @@ def test_the_papers_gate_takes_any_positive_reward():
 
 def test_observations_that_never_repeat_are_nondeterministic():
     """Two fresh sessions that answer differently."""
-    (verdict,) = judge(variant("ticking"), task(SHOP, ["I need milk"], [[Call("add", {"item": "milk"})]]))
+    (verdict,) = judge(
+        variant("ticking"), task(SHOP, ["I need milk"], [[Call("add", {"item": "milk"})]])
+    )
     assert verdict.verdict == "nondeterministic"
 
 
@@ -172,13 +217,18 @@ def test_a_timeout_is_no_verdict_on_the_task():
 
 def test_a_fault_is_an_error_and_is_not_journalled(tmp_path):
     """A grader that dies on one task: that task is `error` and tried again by a rerun, the others keep their verdicts."""
-    tasks = [task(SHOP, [f"I need {item}"], [[Call("add", {"item": item})]]) for item in ("tea", "milk", "bread")]
+    tasks = [
+        task(SHOP, [f"I need {item}"], [[Call("add", {"item": item})]])
+        for item in ("tea", "milk", "bread")
+    ]
     journal = Journal(tmp_path / "journal", {})
     verdicts = judge(variant("dying"), *tasks, journal=journal)
     journal.close(finished=False)
     assert [v.verdict for v in verdicts] == ["valid", "error", "valid"]
     again = Journal(tmp_path / "journal", {})
-    assert [v.verdict for v in judge(SHOP, *tasks, journal=again)] == ["valid"] * 3 and again.reused == 2
+    assert [v.verdict for v in judge(SHOP, *tasks, journal=again)] == [
+        "valid"
+    ] * 3 and again.reused == 2
     again.close(finished=True)
     with pytest.raises(Unreachable, match="all 1 tasks met faults of the environment"):
         judge(variant("dying"), tasks[1])

@@ -31,7 +31,8 @@ _TAG = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>")
 _COMMENT = re.compile(r"(?:#|//).*")
 _LABEL = re.compile(r"\A\W*(?:[^\W_]+,?[ ]){0,15}[^\W_]+[*_`]{0,2}(?::|→|[-=]+>)")
 _NO_LABEL = re.compile(
-    r"\b(?:errors?|usage|notes?|warning|results?|signature|see|tools|functions|available|failed)\b|\bis\W*\Z", re.I
+    r"\b(?:errors?|usage|notes?|warning|results?|signature|see|tools|functions|available|failed)\b|\bis\W*\Z",
+    re.I,
 )
 _FILLERS = frozenset(
     "a action after and api ai assistant boxed call calling calls code command do execute executes executing finally first"
@@ -62,7 +63,9 @@ _WITH = re.compile(
     r"^[^\w\n]*(?:calling|using|running|executing|invoking|calls?)\s+(?:tool:?\s+)?([A-Za-z_][\w.]*)\W*(?:with\b|\Z)",
     re.I | re.M,
 )
-_ELEMENT = re.compile(r"(?<!`)<[\w:-]{1,40}\s[^<>\n]*?\b(?:name|tool|function)\s*=\s*[\"']([^\"'<>]{1,100})[\"']")
+_ELEMENT = re.compile(
+    r"(?<!`)<[\w:-]{1,40}\s[^<>\n]*?\b(?:name|tool|function)\s*=\s*[\"']([^\"'<>]{1,100})[\"']"
+)
 _ASSIGNED = re.compile(r"\A\W*([A-Za-z_][\w.]*)[:<\s]\s*([A-Za-z_]\w*)\s*=(?!=)")
 _KEY = re.compile(r"tool|func|name|call|action|api|command|method", re.I)
 _STARTS = re.compile(r"\W*([A-Za-z_][\w.]*)\(")
@@ -134,7 +137,11 @@ def _without(line: str, calls: list[tuple[str, int, int]]) -> str:
     """What a line says beside its calls; labels, marks and comments say nothing."""
     before = line[: calls[0][1]]
     label = _LABEL.match(before)
-    if label and not _NO_LABEL.search(before.removesuffix(":")) or re.search(r"\bcall is:\W*\Z", before):
+    if (
+        label
+        and not _NO_LABEL.search(before.removesuffix(":"))
+        or re.search(r"\bcall is:\W*\Z", before)
+    ):
         before = ""
     between = [line[a[2] : b[1]] for a, b in zip(calls, calls[1:], strict=False)]
     after = _COMMENT.sub("", line[calls[-1][2] :])
@@ -162,7 +169,9 @@ def _commands(body: str, tools: Tools) -> Iterator[str]:
 
 def _script(text: str, tools: Tools) -> Iterator[str]:
     lines = [line.strip(" \t\r`") for line in text[:2000].split("\n")]
-    parts = [part for line in lines if line and not line.startswith("#") for part in _JOINED.split(line)]
+    parts = [
+        part for line in lines if line and not line.startswith("#") for part in _JOINED.split(line)
+    ]
     names = [_command(part.strip().lstrip("$>!%# "), tools) for part in parts]
     if names and all(names):
         yield names[0]
@@ -175,7 +184,9 @@ def _command(text: str, tools: Tools) -> str | None:
         return None
     plain = [token for token in rest if not _ARGUMENT.search(token)]
     last = rest[-1] if rest else ""
-    sentence = (last.endswith((".", "!", "?")) and last not in (".", "..")) or any(t.endswith(":") for t in rest)
+    sentence = (last.endswith((".", "!", "?")) and last not in (".", "..")) or any(
+        t.endswith(":") for t in rest
+    )
     verbs = any(_PROSE.match(token) for token in (rest[:1] if len(plain) < len(rest) else rest[:3]))
     lone = len(rest) == 1 and rest[0].lower() in ("a", "an")
     return None if sentence or (verbs and not lone) or len(plain) > 3 else name
@@ -193,7 +204,9 @@ def _announced(body: str, tools: Tools) -> Iterator[str]:
 
 
 def _elements(body: str, tools: Tools) -> Iterator[str]:
-    return (found[1] for found in islice(_ELEMENT.finditer(body), MAX_TRIES) if known(found[1], tools))
+    return (
+        found[1] for found in islice(_ELEMENT.finditer(body), MAX_TRIES) if known(found[1], tools)
+    )
 
 
 def _objects(body: str, tools: Tools) -> Iterator[str]:
@@ -221,4 +234,6 @@ def _named(value: Any, key: str) -> Iterator[str]:
             level += [(key, item) for item in value]
         elif isinstance(value, str):
             begun = _STARTS.match(value)
-            yield from [begun[1]] if begun else [value] if _KEY.search(key) and "." not in value else []
+            yield from (
+                [begun[1]] if begun else [value] if _KEY.search(key) and "." not in value else []
+            )

@@ -16,7 +16,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coevolve.agents.actions.values import FORM, Unreadable, check, json_value, literal, pairs, repaired, tree
+from coevolve.agents.actions.values import (
+    FORM,
+    Unreadable,
+    check,
+    json_value,
+    literal,
+    pairs,
+    repaired,
+    tree,
+)
 from coevolve.environments.protocol import Tool
 from coevolve.records import Call
 
@@ -52,7 +61,16 @@ ARGUMENTS = (
 )
 _WRAPPED = ("tool_calls", "function_calls", "tool_uses", "calls", "actions", "commands")
 """Keys of a list of calls."""
-_WRAPS = ("function", "functionCall", "function_call", "tool_call", "toolCall", "toolUse", "tool_use", "call")
+_WRAPS = (
+    "function",
+    "functionCall",
+    "function_call",
+    "tool_call",
+    "toolCall",
+    "toolUse",
+    "tool_use",
+    "call",
+)
 """Keys of one call."""
 PREFIXES = ("functions", "tools", "default_api")
 """Names of the module that models imagine around their tools."""
@@ -64,7 +82,11 @@ def items(value: Any, tools: Tools) -> list[Any]:
     """The calls in a JSON value: a list's, those of an object of calls by name, or the value itself."""
     if isinstance(value, list):
         return [call for item in value for call in (_by_name(item, tools) or [item])]
-    wrapped = [value[key] for key in _WRAPPED if isinstance(value.get(key), list)] if isinstance(value, dict) else []
+    wrapped = (
+        [value[key] for key in _WRAPPED if isinstance(value.get(key), list)]
+        if isinstance(value, dict)
+        else []
+    )
     return items(wrapped[0], tools) if len(wrapped) == 1 else _by_name(value, tools) or [value]
 
 
@@ -81,14 +103,20 @@ def _argued(value: Any) -> bool:
 
 def unwrapped(item: Any) -> Any:
     """A call without what wraps it, as in ``{"type": "function", "function": {...}}``."""
-    inner = [item[key] for key in _WRAPS if isinstance(item.get(key), dict)] if isinstance(item, dict) else []
+    inner = (
+        [item[key] for key in _WRAPS if isinstance(item.get(key), dict)]
+        if isinstance(item, dict)
+        else []
+    )
     return inner[0] if len(inner) == 1 else item
 
 
 def from_json(item: Any, tools: Tools) -> Call:
     """A call from its JSON object, wrapped or not."""
     item = unwrapped(item)
-    name = next((item[key] for key in NAMES if key in item), None) if isinstance(item, dict) else None
+    name = (
+        next((item[key] for key in NAMES if key in item), None) if isinstance(item, dict) else None
+    )
     if not isinstance(name, str) or not name.strip():
         raise Unreadable("bad_call", f"A call needs the name of a tool. {FORM}")
     name = tool_name(name.strip(), tools)
@@ -110,7 +138,11 @@ def _arguments(item: dict[str, Any], name: str, tools: Tools) -> Any:
         if key in item and (key in ARGUMENTS[:2] or key not in known):
             return item[key]
     called = next(key for key in NAMES if key in item)
-    beside = {key: value for key, value in item.items() if key != called and (key in known or key not in _ABOUT)}
+    beside = {
+        key: value
+        for key, value in item.items()
+        if key != called and (key in known or key not in _ABOUT)
+    }
     if not set(beside) <= set(known):
         raise Unreadable("bad_call", f'The arguments of {name} belong under "arguments". {FORM}')
     return beside
@@ -133,7 +165,10 @@ def attempted(name: str, text: str, tools: Tools) -> bool:
     try:
         return bool(from_python(text, tools))
     except Unreadable:
-        return any(re.search(rf"[(,]\s*{re.escape(p)}\s*=", text) for p in parameters(name.rpartition(".")[2], tools))
+        return any(
+            re.search(rf"[(,]\s*{re.escape(p)}\s*=", text)
+            for p in parameters(name.rpartition(".")[2], tools)
+        )
 
 
 def parameters(tool: str, tools: Tools) -> dict[str, Any]:
@@ -158,7 +193,8 @@ def _whole(text: str, name: str) -> Any:
     value, end = json_value(text)
     if text[end:].strip():
         raise Unreadable(
-            "bad_json", f"After the arguments of {name} there is more: {text[end:].strip()[:30]!r}. {FORM}"
+            "bad_json",
+            f"After the arguments of {name} there is more: {text[end:].strip()[:30]!r}. {FORM}",
         )
     return value
 
@@ -177,7 +213,11 @@ def _expressions(statement: ast.stmt, tools: Tools) -> Iterator[ast.expr]:
         case _:
             raise Unreadable("bad_call", "Only calls are understood, no other code.")
     listed = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-    for item in (inner for outer in listed for inner in (outer.elts if isinstance(outer, ast.List) else [outer])):
+    for item in (
+        inner
+        for outer in listed
+        for inner in (outer.elts if isinstance(outer, ast.List) else [outer])
+    ):
         item = item.value if isinstance(item, ast.Await) else item
         if "print" not in tools and isinstance(item, ast.Call) and _is_print(item.func):
             yield from (inner for inner in item.args if isinstance(inner, ast.Call))
@@ -195,7 +235,9 @@ def _call(node: ast.expr, tools: Tools) -> Call:
     name = tool_name(_dotted(node.func), tools)
     whole = _object(node, name, tools)
     given = (
-        [] if whole is not None else [(_parameter(name, i, tools), literal(value)) for i, value in enumerate(node.args)]
+        []
+        if whole is not None
+        else [(_parameter(name, i, tools), literal(value)) for i, value in enumerate(node.args)]
     )
     for keyword in node.keywords:
         if keyword.arg is None:
@@ -215,7 +257,9 @@ def _dotted(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     if not isinstance(node, ast.Name):
-        raise Unreadable("bad_call", "A call is the name of a tool with its arguments in parentheses.")
+        raise Unreadable(
+            "bad_call", "A call is the name of a tool with its arguments in parentheses."
+        )
     return ".".join([node.id, *reversed(parts)])
 
 
@@ -233,7 +277,9 @@ def _parameter(tool: str, position: int, tools: Tools) -> str:
         raise Unreadable("bad_call", f"{tool}: write the arguments by name. {FORM}")
     names = list(parameters(tool, tools))
     if position >= len(names):
-        raise Unreadable("bad_call", f"{tool} takes {len(names)} arguments: {', '.join(names) or 'none'}.")
+        raise Unreadable(
+            "bad_call", f"{tool} takes {len(names)} arguments: {', '.join(names) or 'none'}."
+        )
     return names[position]
 
 

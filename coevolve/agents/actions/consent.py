@@ -36,7 +36,8 @@ _REFUSES = re.compile(
     re.I,
 )
 _DECLINED = re.compile(
-    rf"{_NOT}(?: \w+){{0,2}}? (?:do|run|call|execute|perform|proceed|make)\b(?: with)? (?:this|that|it)\b", re.I
+    rf"{_NOT}(?: \w+){{0,2}}? (?:do|run|call|execute|perform|proceed|make)\b(?: with)? (?:this|that|it)\b",
+    re.I,
 )
 _AGAINST = re.compile(
     r"\bI (?:won['’]t|will not|must not|should(?: not|n['’]t)|refuse|decline|do(?: not|n['’]t) want|am (?:not|unable)"
@@ -59,7 +60,9 @@ _QUOTES = re.compile(
     r"|\b(?:lack|missing|unavailable|not available|(?:does not|doesn['’]t) exist)\b[^.,!?\n]{0,20}\Z",
     re.I,
 )
-_PURPOSE = re.compile(r"\b(?:what|whether|which|how|check|see)\b|\A\W*(?:since|because|given|as|now that)\b", re.I)
+_PURPOSE = re.compile(
+    r"\b(?:what|whether|which|how|check|see)\b|\A\W*(?:since|because|given|as|now that)\b", re.I
+)
 _BEFORE_CALL = re.compile(r"(?:```\w{0,20}\s{0,20}|<[\w|:/]{1,40}>\s{0,20})\Z")
 _QUOTED_MARK = re.compile(r"[`\"'“]<[\w|:/]{1,40}>\s{0,20}\Z")
 _WORD = re.compile(r"\w")

@@ -28,7 +28,11 @@ _DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 def computed(body: str, tools: Tools) -> Issue | None:
     """The hint for a reply that calls what is no tool's name."""
     for call in _calls(unfenced(body)):
-        if not _is_name(call.func) or any(word.arg for word in call.keywords) or any(map(_is_text, call.args)):
+        if (
+            not _is_name(call.func)
+            or any(word.arg for word in call.keywords)
+            or any(map(_is_text, call.args))
+        ):
             return _no_tool(call)
     start = 0
     for line in islice(body.split("\n"), MAX_TRIES):
@@ -48,8 +52,14 @@ def _calls(text: str) -> list[ast.Call]:
         statements = tree(repaired(text)).body
     except Unreadable:
         return []
-    values = [statement.value if isinstance(statement, ast.Expr) else None for statement in statements]
-    items = [item for value in values for item in (value.elts if isinstance(value, ast.List) else [value])]
+    values = [
+        statement.value if isinstance(statement, ast.Expr) else None for statement in statements
+    ]
+    items = [
+        item
+        for value in values
+        for item in (value.elts if isinstance(value, ast.List) else [value])
+    ]
     return [item for item in items if isinstance(item, ast.Call)] if all(items) else []
 
 
@@ -71,4 +81,6 @@ def _names_tool(line: str, tools: Tools) -> bool:
 
 def _no_tool(call: ast.Call) -> Issue:
     name = ast.unparse(call.func)[:60]
-    return Issue("bad_call", f"{name!r} is no tool; a call is the name of a tool with plain values. {FORM}")
+    return Issue(
+        "bad_call", f"{name!r} is no tool; a call is the name of a tool with plain values. {FORM}"
+    )

@@ -80,7 +80,9 @@ def _begins_json(text: str, at: int) -> bool:
     return text[at : at + 1] in ("{", "[") and not CALL.match(text, at)
 
 
-_PAIR = re.compile(r"<arg_key>([^<]{1,200})</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|(?=<arg_key>)|\Z)", re.S)
+_PAIR = re.compile(
+    r"<arg_key>([^<]{1,200})</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|(?=<arg_key>)|\Z)", re.S
+)
 _PARAMETER = re.compile(
     r"<(?:[\w-]{1,40}:|｜DSML｜)?parameter(?:\s*=\s*|\s+name\s*=\s*)[\"']?([^\s\"'<>]+)[\"']?[^<>]*>"
     r"(.*?)(?:</(?:[\w-]+:|｜DSML｜)?parameter>|(?=<(?:[\w-]{1,40}:|｜DSML｜)?parameter\b)|\Z)",
@@ -134,7 +136,9 @@ def named(name: str, arguments: str, tools: Tools) -> Call:
 def _pairs(name: str, found: list[tuple[str, str]], tools: Tools) -> Call:
     """A call whose arguments are text between marks: read as the tool's schema says."""
     call = from_json({"name": name}, tools)
-    given: list[tuple[str, Any]] = [(key.strip(), typed(call.tool, key.strip(), text, tools)) for key, text in found]
+    given: list[tuple[str, Any]] = [
+        (key.strip(), typed(call.tool, key.strip(), text, tools)) for key, text in found
+    ]
     return from_json({"name": call.tool, "arguments": pairs(given)}, tools)
 
 
@@ -152,14 +156,18 @@ _FAMILIES = {
         _tagged,
     ),
     "function": _Family(
-        r"<function(?:=|\s+name\s*=\s*)[\"']?(?P<called>[^\s\"'<>]+)[\"']?\s*>", r"</function>", _function
+        r"<function(?:=|\s+name\s*=\s*)[\"']?(?P<called>[^\s\"'<>]+)[\"']?\s*>",
+        r"</function>",
+        _function,
     ),
     "invoke": _Family(
         r"<(?:[\w-]{1,40}:|｜DSML｜)?invoke\s+name\s*=\s*[\"'](?P<invoked>[^\"'<>]*)[\"']\s*>",
         r"</(?:[\w-]+:|｜DSML｜)?invoke>",
         _function,
     ),
-    "begin": _Family(r"<[|｜]tool[_▁]call[_▁]begin[|｜]>", r"<[|｜]tool[_▁]call[_▁]end[|｜]>", _begun),
+    "begin": _Family(
+        r"<[|｜]tool[_▁]call[_▁]begin[|｜]>", r"<[|｜]tool[_▁]call[_▁]end[|｜]>", _begun
+    ),
     "section": _Family(
         r"<[|｜]tool[_▁]calls[_▁](?:section[_▁])?begin[|｜]>",
         r"<[|｜]tool[_▁]calls[_▁](?:section[_▁])?end[|｜]>",
@@ -173,7 +181,9 @@ _FAMILIES = {
         _harmony,
     ),
 }
-_MARKS = re.compile("(?<![`\"'“])(?:" + "|".join(f"(?P<{name}>{f.opens})" for name, f in _FAMILIES.items()) + ")")
+_MARKS = re.compile(
+    "(?<![`\"'“])(?:" + "|".join(f"(?P<{name}>{f.opens})" for name, f in _FAMILIES.items()) + ")"
+)
 _CLOSES = {name: re.compile(family.closes) for name, family in _FAMILIES.items()}
 
 
@@ -181,14 +191,21 @@ def marked(body: str, beside: bool = False) -> list[Source]:
     """What stands in marks, in order; one with nothing in it counts only where there is nothing else (`beside`: there is)."""
     found = list(_spans(body))
     full = [
-        span for span in found if span[1].strip() or any(span[0][name] for name in ("called", "invoked", "addressed"))
+        span
+        for span in found
+        if span[1].strip() or any(span[0][name] for name in ("called", "invoked", "addressed"))
     ]
-    return [Source(text, partial(read, mark), "mark") for mark, text, read in full or found[: not beside]]
+    return [
+        Source(text, partial(read, mark), "mark")
+        for mark, text, read in full or found[: not beside]
+    ]
 
 
 def unmarked(body: str) -> str:
     """The reply with blanks in place of its marks and of the calls in them; what follows JSON in a mark stays."""
-    return blanked(body, [(mark.start(), mark.end() + _called(text)) for mark, text, _ in _spans(body)])
+    return blanked(
+        body, [(mark.start(), mark.end() + _called(text)) for mark, text, _ in _spans(body)]
+    )
 
 
 def _called(text: str) -> int:
@@ -234,7 +251,9 @@ def actions(body: str, tools: Tools, beside: bool = False) -> list[Source]:
     found = []
     for (kind, lines), (following, given) in pairwise([*_fields(body), ("", [])]):
         source = (
-            _action(lines, "".join(given) if following.endswith(_GIVEN) else None, tools) if kind == "action" else None
+            _action(lines, "".join(given) if following.endswith(_GIVEN) else None, tools)
+            if kind == "action"
+            else None
         )
         found += [source] if source and not (beside and source.read is _alone) else []
     return found
@@ -288,6 +307,12 @@ def _with_input(name: str, given: str, tools: Tools) -> list[Call]:
         return [from_json({"name": name}, tools)]
     if not given.startswith("{") and len(only) == 1:
         return [
-            from_json({"name": name, "arguments": {only[0]: typed(name, only[0], given.strip("\"'"), tools)}}, tools)
+            from_json(
+                {
+                    "name": name,
+                    "arguments": {only[0]: typed(name, only[0], given.strip("\"'"), tools)},
+                },
+                tools,
+            )
         ]
     return [named(name, given, tools)]

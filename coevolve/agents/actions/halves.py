@@ -21,14 +21,14 @@ from coevolve.agents.actions.talk import VERBS
 from coevolve.agents.actions.values import Unreadable, end_of, json_value
 
 FENCE = re.compile(r"```\w*\n([^`]*)(?:```|\Z)")
-_LABEL = (
-    r"(?:[-=]*>+|[@/$]|(?:tool|function|action|command|name|tool[ _]call|function[ _]call|call|run)[\"'`*_✿ ]{0,4}:)"
-)
+_LABEL = r"(?:[-=]*>+|[@/$]|(?:tool|function|action|command|name|tool[ _]call|function[ _]call|call|run)[\"'`*_✿ ]{0,4}:)"
 _LABELLED = re.compile(
-    rf"[\"'`*_✿ ]{{0,4}}(?:{_LABEL})?[\"'`*_✿ ]{{0,4}}([A-Za-z_][\w.]*)[\"'`*_,]{{0,4}}(?=\s|[({{:;.]|\Z)", re.I
+    rf"[\"'`*_✿ ]{{0,4}}(?:{_LABEL})?[\"'`*_✿ ]{{0,4}}([A-Za-z_][\w.]*)[\"'`*_,]{{0,4}}(?=\s|[({{:;.]|\Z)",
+    re.I,
 )
 _ARGUED = re.compile(
-    r"(?::\d+)?[\s,:]*(?:[\"'`*_✿]{0,4}(?:arguments|args|parameters|params|input)[\"'`*_✿]{0,4}\s*:|[({])", re.I
+    r"(?::\d+)?[\s,:]*(?:[\"'`*_✿]{0,4}(?:arguments|args|parameters|params|input)[\"'`*_✿]{0,4}\s*:|[({])",
+    re.I,
 )
 _COUNTER = re.compile(r"\A\d+\s*")
 _ELEMENT = re.compile(r"^[ \t]*<([A-Za-z_][\w.]*)(?:\s[^<>\n]*)?/?>", re.M)
@@ -50,7 +50,9 @@ def half(body: str, tools: Tools) -> str | None:
     for found in (element, routed):
         if found and known(found[1], tools):
             return found[1]
-    names = [name.strip(" `*\"'") for name in text.strip("[]()").split(",")] if len(text) < 1000 else []
+    names = (
+        [name.strip(" `*\"'") for name in text.strip("[]()").split(",")] if len(text) < 1000 else []
+    )
     if names and all(name in tools for name in names):
         return names[0]
     text = text.lstrip("[( ").removeprefix("- ")
@@ -75,4 +77,7 @@ def _other_object(text: str, tool: str, tools: Tools) -> bool:
         value, _ = json_value(_COUNTER.sub("", text))
     except Unreadable:
         return False
-    return not isinstance(value, dict) or not value.keys() <= parameters(tool.rpartition(".")[2], tools).keys()
+    return (
+        not isinstance(value, dict)
+        or not value.keys() <= parameters(tool.rpartition(".")[2], tools).keys()
+    )

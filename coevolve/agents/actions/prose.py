@@ -34,7 +34,9 @@ BARE = re.compile(r"\[?\s*\{")
 _BEGUN = re.compile(r"[\s\[{]*+(?:[\"']|\Z)")
 _CALL_KEY = re.compile(rf"[\"'](?:{'|'.join((*NAMES, *ARGUMENTS))})[\"']\s*:")
 _NAMED = re.compile(rf"[\"'{{,\s](?:{'|'.join(NAMES)})[\"']?\s*:\s*[\"']([^\"'\n]{{1,100}})[\"']")
-_SCHEMA = re.compile(r"[\"']parameters[\"']\s*:\s*\{\s*[\"'](?:type[\"']\s*:\s*[\"'](?:object|dict)|properties[\"'])")
+_SCHEMA = re.compile(
+    r"[\"']parameters[\"']\s*:\s*\{\s*[\"'](?:type[\"']\s*:\s*[\"'](?:object|dict)|properties[\"'])"
+)
 _OBJECT = re.compile(r"\{\s*[\"']")
 _FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 _LIST = re.compile(r"\[\s*([A-Za-z_][\w.]*)\(")
@@ -72,7 +74,9 @@ class _Place(NamedTuple):
 def written(body: str, tools: Tools, beside: bool = False) -> Written:
     """The calls of a reply in JSON or Python. `beside`: the reply makes calls in another form, or in a field of its own."""
     found = [] if beside else _bare(body, tools)
-    return _sorted_out(body, [*found, *_places(body, found[0].end if found else 0, tools, beside or bool(found))])
+    return _sorted_out(
+        body, [*found, *_places(body, found[0].end if found else 0, tools, beside or bool(found))]
+    )
 
 
 def _bare(body: str, tools: Tools) -> list[_Place]:
@@ -120,7 +124,9 @@ def _like_a_call(item: Any, tools: Tools, alone: bool) -> bool:
     name = next((inner[key] for key in NAMES if key in inner), None)
     argued = any(key in inner for key in ARGUMENTS)
     if not isinstance(name, str) or not name.strip():
-        return alone and (argued or any(key in inner for key in NAMES) or _arguments_of_one(inner, tools))
+        return alone and (
+            argued or any(key in inner for key in NAMES) or _arguments_of_one(inner, tools)
+        )
     if not tools:
         return argued or alone
     own = set(parameters(name, tools)).issuperset(inner.keys() - {"id", "type", *NAMES})
@@ -151,7 +157,9 @@ def _places(body: str, at: int, tools: Tools, beside: bool) -> list[_Place]:
 
 
 def _not_a_program(text: str, tools: Tools) -> list[Call]:
-    raise Unreadable("bad_call", f"Only calls are understood, no other code: {text.strip()[:40]!r}. {FORM}")
+    raise Unreadable(
+        "bad_call", f"Only calls are understood, no other code: {text.strip()[:40]!r}. {FORM}"
+    )
 
 
 def _block(inner: str, tools: Tools, alone: bool) -> Source | None:
@@ -170,7 +178,9 @@ def _program(source: str, tools: Tools, alone: bool) -> bool:
             known(line["name"], tools) for line in _LINE.finditer(source)
         )
     own = {name for node in ast.walk(module) for name in _bound(node)}
-    called = {name for node in ast.walk(module) if isinstance(node, ast.Call) for name in _path(node.func)} - own
+    called = {
+        name for node in ast.walk(module) if isinstance(node, ast.Call) for name in _path(node.func)
+    } - own
     if any(known(name, tools) for name in called):
         return True
     begins = CALL.match(source)
@@ -182,7 +192,11 @@ def _bound(node: ast.AST) -> list[str]:
         return []
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [(name.asname or name.name).partition(".")[0] for name in node.names]
-    return [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) else []
+    return (
+        [node.name]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+        else []
+    )
 
 
 def _path(function: ast.expr) -> list[str]:
@@ -244,7 +258,9 @@ def _next_seen(body: str, at: int) -> _Seen | None:
         return None
     start = line.start("call")
     end = end_of(body, body.index("(", start))
-    return _Seen(line["name"], line.end(), [(start, end)] if end else [], start, False, bool(line["blank"]))
+    return _Seen(
+        line["name"], line.end(), [(start, end)] if end else [], start, False, bool(line["blank"])
+    )
 
 
 def _spans(body: str, start: int) -> list[tuple[int, int]]:
@@ -265,7 +281,9 @@ def _stands_alone(body: str, place: _Seen, tools: Tools) -> bool:
     ends_line = bool(_REST_OF_LINE.match(body, place.spans[-1][1]))
     if not place.listed:
         named = ends_line and bool(tools) and meant(place.name, tools)
-        return named and (not place.blank or attempted(place.name, body[place.start : place.spans[0][1]], tools))
+        return named and (
+            not place.blank or attempted(place.name, body[place.start : place.spans[0][1]], tools)
+        )
     begins_line = not body[body.rfind("\n", 0, place.start) + 1 : place.start].strip(" \t\r`")
     if begins_line:
         return not body.startswith("(", place.spans[-1][1])
@@ -285,7 +303,9 @@ def _objects(body: str, tools: Tools) -> list[_Place]:
         line = body[body.rfind("\n", 0, place.start()) + 1 : place.start()]
         in_table = line.lstrip().startswith("|")
         if not in_table and means_call(text, tools, alone=False):
-            found.append(_Place(place.start(), place.start() + len(text), Source(text, calls_of, "json")))
+            found.append(
+                _Place(place.start(), place.start() + len(text), Source(text, calls_of, "json"))
+            )
         if end is None:
             break
         at = end

@@ -18,7 +18,9 @@ _CLOSE = rf"(?:</{_NAME}>|<\|(?:END_|/|end_of_)(?i:{_NAME})\|>|\[/{_LOUD}\]|◁/
 _OPENS = re.compile(_OPEN, re.M)
 _CLOSES = re.compile(rf"(?:(?<!`)|(?<=```)){_CLOSE}")  # after a fence, but not quoted
 _MARK = re.compile(rf"{_OPEN}|{_CLOSE}|<\|channel\|>analysis<\|message\|>", re.M)
-_ANALYSIS = re.compile(r"<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|(?=<\|start\|>)|\Z)", re.S)
+_ANALYSIS = re.compile(
+    r"<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|(?=<\|start\|>)|\Z)", re.S
+)
 
 
 def without_reasoning(text: str, closed: bool = True) -> str:

@@ -47,7 +47,8 @@ _FOLDED = 4000
 """Characters of a reply that are looked at in another writing of their letters."""
 
 _ONLY_REASONING = Issue(
-    "only_reasoning", f"The reply holds reasoning and nothing after it. End it by </think>, then answer or call. {FORM}"
+    "only_reasoning",
+    f"The reply holds reasoning and nothing after it. End it by </think>, then answer or call. {FORM}",
 )
 _MIXED = Issue("mixed_forms", f"The reply writes different calls in two forms, so none ran. Write all of them in one form. {FORM}")  # fmt: skip
 
@@ -67,7 +68,9 @@ _END_OF_TURN = re.compile(
 def parse(text: str, tools: Tools = NO_TOOLS) -> Parsed:
     """Reads a reply's text. `tools` are those of the environment: without them positional arguments cannot be bound."""
     if len(text) > MAX_CHARACTERS:
-        return Parsed([], text, [Issue("too_long", f"The reply is longer than {MAX_CHARACTERS} characters.")])
+        return Parsed(
+            [], text, [Issue("too_long", f"The reply is longer than {MAX_CHARACTERS} characters.")]
+        )
     whole = text.strip()
     if calls := _if_nothing_else(whole, tools):
         return _checked(calls, [], whole)
@@ -130,7 +133,10 @@ def parse_message(message: dict[str, Any], tools: Tools = NO_TOOLS) -> Parsed:
         parsed = parse(content, tools)
         silent = not parsed.text and not parsed.issues and bool(message.get("reasoning"))
         return Parsed([], parsed.text, [_ONLY_REASONING]) if silent else parsed
-    own = [Source("", partial(_own, item), "message") for item in (found if isinstance(found, list) else [found])]
+    own = [
+        Source("", partial(_own, item), "message")
+        for item in (found if isinstance(found, list) else [found])
+    ]
     return _checked(*_read([*own, *_beside(content, tools)], tools), content)
 
 
@@ -140,7 +146,9 @@ def _own(item: Any, text: str, tools: Tools) -> list[Call]:
 
 def _beside(content: str, tools: Tools) -> list[Source]:
     """The calls in the text of a message that has calls of its own."""
-    sources, rest = _in_marks(_content(without_reasoning(content[:MAX_CHARACTERS])), tools, beside=True)
+    sources, rest = _in_marks(
+        _content(without_reasoning(content[:MAX_CHARACTERS])), tools, beside=True
+    )
     meant = written(rest, tools, beside=True).meant
     return sources if withheld(rest, [source.text for source in meant]) else [*sources, *meant]
 
@@ -159,7 +167,10 @@ def to_message(calls: list[Call], content: str = "") -> dict[str, Any]:
             {
                 "id": f"call_{i}",
                 "type": "function",
-                "function": {"name": call.tool, "arguments": msgspec.json.encode(call.arguments).decode()},
+                "function": {
+                    "name": call.tool,
+                    "arguments": msgspec.json.encode(call.arguments).decode(),
+                },
             }
             for i, call in enumerate(calls)
         ],

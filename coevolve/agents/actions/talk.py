@@ -111,7 +111,11 @@ def sense(lead: str) -> Sense:
 
 def told(body: str, start: int) -> bool:
     """Whether the sentence that leads to a place is about past or possible calls."""
-    return sense(body[max(0, start - _REACH) : start]) in (Sense.TOLD, Sense.REPORTED, Sense.UNCLEAR)
+    return sense(body[max(0, start - _REACH) : start]) in (
+        Sense.TOLD,
+        Sense.REPORTED,
+        Sense.UNCLEAR,
+    )
 
 
 def announced(body: str, tools: Tools) -> str | None:
@@ -153,9 +157,21 @@ def _announces(body: str, call: re.Match[str], tools: Tools) -> bool:
 def _listed(body: str, tools: Tools) -> list[str]:
     """The tools of a reply that is nothing but a list of calls, with a line before it that means them."""
     lines = [line for line in body.split("\n") if line.strip()]
-    if len(lines) > 1 and lines[0].rstrip().endswith(":") and INTENT.search(lines[0]) and not HEDGED.search(lines[0]):
+    if (
+        len(lines) > 1
+        and lines[0].rstrip().endswith(":")
+        and INTENT.search(lines[0])
+        and not HEDGED.search(lines[0])
+    ):
         lines = lines[1:]
     found = [_BULLET.match(line) for line in lines[: MAX_TRIES + 1]]
-    calls = [(line, bullet) for line, bullet in zip(lines, found, strict=False) if bullet and known(bullet[1], tools)]
-    whole = all((end := end_of(line, bullet.end() - 1)) and not line[end:].strip(" `*;,.\r") for line, bullet in calls)
+    calls = [
+        (line, bullet)
+        for line, bullet in zip(lines, found, strict=False)
+        if bullet and known(bullet[1], tools)
+    ]
+    whole = all(
+        (end := end_of(line, bullet.end() - 1)) and not line[end:].strip(" `*;,.\r")
+        for line, bullet in calls
+    )
     return [bullet[1] for _, bullet in calls] if whole and len(calls) == len(lines) else []

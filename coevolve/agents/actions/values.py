@@ -71,7 +71,9 @@ def json_value(source: str, at: int = 0) -> tuple[Any, int]:
         found = _as_python(source, at) or _closed(source, at)
         if found is not None:
             return found
-        hint = f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
+        hint = (
+            f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
+        )
         raise Unreadable("bad_json", f"The call is not valid JSON: {hint}") from None
     except RecursionError:
         raise Unreadable("bad_json", "The call is nested too deeply.") from None
@@ -86,7 +88,9 @@ def _as_python(source: str, at: int) -> tuple[Any, int] | None:
         body = tree(repaired(source[at:end], json_escapes=True)).body
     except Unreadable:
         return None
-    return (literal(body[0].value), end) if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    return (
+        (literal(body[0].value), end) if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    )
 
 
 def _closed(source: str, at: int) -> tuple[Any, int] | None:
@@ -111,7 +115,8 @@ def tree(source: str) -> ast.Module:
         raise Unreadable("bad_call", f"The call cannot be read: {error.msg}{near}.") from None
     except (ValueError, RecursionError, MemoryError):
         raise Unreadable(
-            "bad_call", "The call cannot be read: it is nested too deeply or holds an endless number."
+            "bad_call",
+            "The call cannot be read: it is nested too deeply or holds an endless number.",
         ) from None
 
 
@@ -124,21 +129,25 @@ def literal(node: ast.expr) -> Any:
             return number(value)
         case ast.Name(id=name) if name in _WORDS:
             return _WORDS[name]
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)) if (
-            not isinstance(value, bool)
-        ):
+        case ast.UnaryOp(
+            op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)
+        ) if not isinstance(value, bool):
             return number(-value if isinstance(sign, ast.USub) else value)
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [literal(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            return pairs([(_key(key), literal(value)) for key, value in zip(keys, values, strict=True)])
+            return pairs(
+                [(_key(key), literal(value)) for key, value in zip(keys, values, strict=True)]
+            )
     raise Unreadable("bad_call", f"{_quoted(node)} is no plain value; write the value itself.")
 
 
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise Unreadable("bad_call", f"The keys of an object must be text, not {_quoted(node) if node else '**'}.")
+    raise Unreadable(
+        "bad_call", f"The keys of an object must be text, not {_quoted(node) if node else '**'}."
+    )
 
 
 def _quoted(node: ast.expr) -> str:
@@ -166,7 +175,9 @@ def number(value: float) -> float:
 def check(name: str, arguments: dict[str, Any]) -> None:
     """Refuses what no record could hold: lone surrogates and bottomless nesting."""
     if _depth(arguments) > MAX_DEPTH:
-        raise Unreadable("bad_call", f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels.")
+        raise Unreadable(
+            "bad_call", f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels."
+        )
     try:
         json.dumps([name, arguments], ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -178,7 +189,9 @@ def _depth(value: Any) -> int:
     while level:
         depth += 1
         inner = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+        level = [
+            child for children in inner for child in children if isinstance(child, dict | list)
+        ]
     return depth
 
 
@@ -264,5 +277,9 @@ def _constant(text: str) -> None:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=pairs, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=False
+    object_pairs_hook=pairs,
+    parse_int=_integer,
+    parse_float=_float,
+    parse_constant=_constant,
+    strict=False,
 )

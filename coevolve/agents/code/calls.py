@@ -18,7 +18,10 @@ def api_calls(code: str) -> list[str]:
     """``app.function`` of each call, in order."""
     tree = parsed(code)
     names = named_calls(tree) if tree else {}
-    return [names[node] for node in sorted(names, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))]
+    return [
+        names[node]
+        for node in sorted(names, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
+    ]
 
 
 def named_calls(tree: ast.Module) -> dict[ast.Call, str]:

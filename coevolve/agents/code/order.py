@@ -28,14 +28,23 @@ def reordered(code: str, tools: Mapping[str, Tool], ends: Collection[str]) -> st
 
 def _reversed(tree: ast.Module, tools: Mapping[str, Tool], ends: Collection[str]) -> str | None:
     names = named_calls(tree)
-    called = [[names[node] for node in ast.walk(statement) if node in names] for statement in tree.body]
-    last = next((place for place, own in enumerate(called) if any(name in ends for name in own)), len(tree.body))
+    called = [
+        [names[node] for node in ast.walk(statement) if node in names] for statement in tree.body
+    ]
+    last = next(
+        (place for place, own in enumerate(called) if any(name in ends for name in own)),
+        len(tree.body),
+    )
     statements = tree.body[:last]
     acts = [_acts([tools[name] for name in own if name in tools]) for own in called[:last]]
     order = _order(statements, acts)
-    if [place for place in order if acts[place]] == [place for place, acting in enumerate(acts) if acting]:
+    if [place for place in order if acts[place]] == [
+        place for place, acting in enumerate(acts) if acting
+    ]:
         return None
-    return "\n".join(ast.unparse(node) for node in [*(statements[place] for place in order), *tree.body[last:]])
+    return "\n".join(
+        ast.unparse(node) for node in [*(statements[place] for place in order), *tree.body[last:]]
+    )
 
 
 def _acts(called: list[Tool]) -> bool:
@@ -44,7 +53,10 @@ def _acts(called: list[Tool]) -> bool:
 
 
 def _order(statements: list[ast.stmt], acts: list[bool]) -> list[int]:
-    needs = [{e for e in range(n) if _bound_together(statements[e], statements[n])} for n in range(len(statements))]
+    needs = [
+        {e for e in range(n) if _bound_together(statements[e], statements[n])}
+        for n in range(len(statements))
+    ]
     left, order = set(range(len(statements))), []
     while left:
         ready = [place for place in sorted(left) if not needs[place] & left]
@@ -60,7 +72,9 @@ def _bound_together(earlier: ast.stmt, later: ast.stmt) -> bool:
 
 
 def _used(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} | _defined(statement)
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} | _defined(
+        statement
+    )
 
 
 def _changed(statement: ast.stmt) -> set[str]:
@@ -88,4 +102,8 @@ def _scoped(statement: ast.stmt) -> set[str]:
 
 
 def _defined(statement: ast.stmt) -> set[str]:
-    return {node.name for node in ast.walk(statement) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return {
+        node.name
+        for node in ast.walk(statement)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }

@@ -61,7 +61,9 @@ class Code(Style):
         parts = [SYSTEM.strip(), observation, f"The task: {query}"]
         return [user_message("\n\n".join(part for part in parts if part))]
 
-    def results(self, reply: Message, calls: Sequence[Any], observations: list[str]) -> list[Message]:
+    def results(
+        self, reply: Message, calls: Sequence[Any], observations: list[str]
+    ) -> list[Message]:
         return [user_message("\n\n".join(f"Output:\n{text}" for text in observations))]
 
 

@@ -33,7 +33,17 @@ _OPEN = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _INLINE = re.compile(r"```(?:python[ \t]|py[ \t])?([^`\n]+)```")
 _TAG = re.compile(r"<(/?)code>")
 _END_OF_TURN = re.compile(r"(?:\s*(?:<\|[a-z_]{1,40}\|>|</s>))+\s*\Z")
-_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Import)
+_STATEMENTS = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.AnnAssign,
+    ast.For,
+    ast.While,
+    ast.If,
+    ast.With,
+    ast.Try,
+    ast.Import,
+)
 _STATEMENTS += (ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Delete, ast.Assert, ast.Raise)
 
 
@@ -94,7 +104,11 @@ def _fenced(body: str) -> list[str] | Issue | None:
 def _inline(body: str) -> Read:
     """A block whose fences stand on one line with the code, if the reply is nothing else."""
     whole = _INLINE.fullmatch(body.strip())
-    return Read(whole[1].strip()) if whole else _refused("unclosed_block", UNCLOSED.format(fence="```"))
+    return (
+        Read(whole[1].strip())
+        if whole
+        else _refused("unclosed_block", UNCLOSED.format(fence="```"))
+    )
 
 
 def _tagged(body: str) -> list[str] | Issue | None:
@@ -114,7 +128,9 @@ def _tagged(body: str) -> list[str] | Issue | None:
 def _is_code(body: str) -> bool:
     """Whether the whole text is a program that does something, and no prose that happens to parse."""
     tree = parsed(body.strip("\n"))
-    return tree is not None and any(isinstance(node, _STATEMENTS) or _calls(node) for node in tree.body)
+    return tree is not None and any(
+        isinstance(node, _STATEMENTS) or _calls(node) for node in tree.body
+    )
 
 
 def _calls(statement: ast.stmt) -> bool:

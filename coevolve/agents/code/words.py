@@ -29,7 +29,18 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _KEYED = frozenset(["get", "pop", "itemgetter"])
 _DATES = frozenset(["strftime", "strptime"])
 _HIDING = frozenset(["chr", "bytes", "bytearray", "eval", "exec", "compile", "__import__"])
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 _ENDS = (0, -1)
 """Places that need no word: the first of what is sorted or alone, and the last."""
 _OPEN = object()
@@ -40,7 +51,9 @@ class _Hidden(Exception):
     """A text of constants that is not followed."""
 
 
-def unsaid(code: str, tools: Mapping[str, Tool], text: str, style: Code | None = None) -> str | None:
+def unsaid(
+    code: str, tools: Mapping[str, Tool], text: str, style: Code | None = None
+) -> str | None:
     """The first thing that the program says and the text does not, in words; None where all is said. What the environment adds to
     calls by itself (`style`) need not be."""
     tree = parsed(code)
@@ -59,7 +72,9 @@ class _Reader(ast.NodeVisitor):
         self._tools, self._text, self._style = tools, text, style
         self._names = named_calls(tree)
         self._bound = _bound(tree)
-        self._free = {tool.app for tool in tools.values()} | {name.partition(".")[2] for name in tools}
+        self._free = {tool.app for tool in tools.values()} | {
+            name.partition(".")[2] for name in tools
+        }
         self._counters = _counters(tree)
         self._exact = False
         """Within an argument or a comparison, where even 0 and 1 mean something."""
@@ -76,7 +91,9 @@ class _Reader(ast.NodeVisitor):
         elif isinstance(value, bytes):
             self.found.append("bytes")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            self._check(_said_number(value, self._text) or (value in (0, 1) and not self._exact), value)
+            self._check(
+                _said_number(value, self._text) or (value in (0, 1) and not self._exact), value
+            )
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._names.get(node)
@@ -91,7 +108,9 @@ class _Reader(ast.NodeVisitor):
         if called == "print":
             self._visit_all([inner for inner in ast.walk(node) if inner in self._names])
         elif called in _DATES or called in ("range", "round"):
-            self._visit_all([argument for argument in node.args if not isinstance(argument, ast.Constant)])
+            self._visit_all(
+                [argument for argument in node.args if not isinstance(argument, ast.Constant)]
+            )
         elif called in _KEYED and node.args and _key(node.args[0]):
             self._visit_all([node.func, *node.args[1:], *node.keywords])
         else:
@@ -104,7 +123,9 @@ class _Reader(ast.NodeVisitor):
         for word in node.keywords:
             if self._technical(name, word):
                 continue
-            counted = self._counters & {inner.id for inner in ast.walk(word.value) if isinstance(inner, ast.Name)}
+            counted = self._counters & {
+                inner.id for inner in ast.walk(word.value) if isinstance(inner, ast.Name)
+            }
             self._check(not counted, f"{name}: {word.arg}, a number that is counted to")
             if word.arg in plain:
                 self._argument(tool, name, plain, word.arg)
@@ -125,17 +146,24 @@ class _Reader(ast.NodeVisitor):
         if value is None or (isinstance(value, bool) and not acts):
             return
         if isinstance(value, bool) and arg not in known:
-            self._check(not value or any(mentions(self._text, word) for word in arg.split("_")), f"{name}: {arg}")
+            self._check(
+                not value or any(mentions(self._text, word) for word in arg.split("_")),
+                f"{name}: {arg}",
+            )
         elif arg in known:
             self._check(says(plain, arg, tool, self._text), f"{name}: {arg}")
         else:
             members = value if isinstance(value, list) else [value]
-            self._check(all(_said_value(member, self._text) for member in members), f"{name}: {arg}")
+            self._check(
+                all(_said_value(member, self._text) for member in members), f"{name}: {arg}"
+            )
 
     def visit_Compare(self, node: ast.Compare) -> None:
         inner = list(ast.walk(node))
         if any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == "len" for one in inner):
-            self._visit_all([one for one in (node.left, *node.comparators) if not isinstance(one, ast.Constant)])
+            self._visit_all(
+                [one for one in (node.left, *node.comparators) if not isinstance(one, ast.Constant)]
+            )
         elif any(isinstance(one, ast.Subscript | ast.Attribute) for one in inner):
             self._within(node.left, *node.comparators)
         else:
@@ -147,7 +175,9 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.value)
         place = _integer(node.slice)
         if place is not None:
-            self._check(place in _ENDS or _said_place(place, self._text), f"place {place} of a list")
+            self._check(
+                place in _ENDS or _said_place(place, self._text), f"place {place} of a list"
+            )
         elif not _key(node.slice):
             self.visit(node.slice)
 
@@ -161,7 +191,12 @@ class _Reader(ast.NodeVisitor):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         if not self._whole(node):
-            self._visit_all([part.value if isinstance(part, ast.FormattedValue) else part for part in node.values])
+            self._visit_all(
+                [
+                    part.value if isinstance(part, ast.FormattedValue) else part
+                    for part in node.values
+                ]
+            )
 
     def visit_Assert(self, node: ast.Assert) -> None:
         self.visit(node.test)
@@ -201,12 +236,18 @@ class _Reader(ast.NodeVisitor):
 def says(arguments: dict[str, Any], name: str, tool: Tool, text: str) -> bool:
     """Whether the text says a plain argument of a call: the whole, or each member of a list."""
     value = arguments[name]
-    members = isinstance(value, list) and all(said(arguments, (name, place), tool, text) for place in range(len(value)))
+    members = isinstance(value, list) and all(
+        said(arguments, (name, place), tool, text) for place in range(len(value))
+    )
     return members or value is None or said(arguments, (name,), tool, text)
 
 
 def _said_value(value: Any, text: str) -> bool:
-    return _said_number(value, text) if isinstance(value, int | float) else _said_text(str(value), text)
+    return (
+        _said_number(value, text)
+        if isinstance(value, int | float)
+        else _said_text(str(value), text)
+    )
 
 
 def _said_text(value: str, text: str) -> bool:
@@ -223,11 +264,18 @@ def _said_number(value: float, text: str) -> bool:
 def _said_place(place: int, text: str) -> bool:
     number = place + 1 if place >= 0 else -place
     named = _ORDINALS[number - 1 : number]
-    return any(mentions(text, form) for form in (*named, *(f"{number}{end}" for end in ("st", "nd", "rd", "th"))))
+    return any(
+        mentions(text, form)
+        for form in (*named, *(f"{number}{end}" for end in ("st", "nd", "rd", "th")))
+    )
 
 
 def _key(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and _KEY.fullmatch(node.value) is not None
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and _KEY.fullmatch(node.value) is not None
+    )
 
 
 def _integer(node: ast.expr) -> int | None:
@@ -250,7 +298,9 @@ def _counters(tree: ast.AST) -> set[str]:
 
 def _bound(tree: ast.AST) -> dict[str, ast.expr]:
     """Variables that one plain assignment binds and nothing changes, not even a method of theirs."""
-    stored = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    stored = Counter(
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+    )
     changed = {
         node.value.id
         for node in ast.walk(tree)
@@ -260,7 +310,9 @@ def _bound(tree: ast.AST) -> dict[str, ast.expr]:
     return {
         node.targets[0].id: node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
         if stored[node.targets[0].id] == 1 and node.targets[0].id not in changed
     }
 
@@ -288,7 +340,9 @@ def _fold(node: ast.expr, bound: Mapping[str, ast.expr], seen: frozenset[str]) -
     return _OPEN
 
 
-def _computed(node: ast.UnaryOp | ast.BinOp, bound: Mapping[str, ast.expr], seen: frozenset[str]) -> Any:
+def _computed(
+    node: ast.UnaryOp | ast.BinOp, bound: Mapping[str, ast.expr], seen: frozenset[str]
+) -> Any:
     parts = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
     values = [_fold(part, bound, seen) for part in parts]
     if _OPEN in values:
@@ -296,7 +350,9 @@ def _computed(node: ast.UnaryOp | ast.BinOp, bound: Mapping[str, ast.expr], seen
     numbers = all(isinstance(value, int | float) for value in values)
     if isinstance(node.op, ast.USub) and numbers:
         return -values[0]
-    if isinstance(node.op, ast.Add) and (numbers or all(isinstance(value, str) for value in values)):
+    if isinstance(node.op, ast.Add) and (
+        numbers or all(isinstance(value, str) for value in values)
+    ):
         return values[0] + values[1]
     if any(isinstance(value, str) for value in values):
         raise _Hidden
@@ -308,7 +364,10 @@ def _called(node: ast.Call, bound: Mapping[str, ast.expr], seen: frozenset[str])
     if not isinstance(node.func, ast.Attribute):
         return _OPEN
     base = _fold(node.func.value, bound, seen)
-    values = [_fold(argument, bound, seen) for argument in (*node.args, *(word.value for word in node.keywords))]
+    values = [
+        _fold(argument, bound, seen)
+        for argument in (*node.args, *(word.value for word in node.keywords))
+    ]
     if not isinstance(base, str) or _OPEN in values:
         return _OPEN
     if node.func.attr == "join" and len(values) == 1 and isinstance(values[0], list):

@@ -47,7 +47,9 @@ _SYSTEM = (
     "Here is a list of functions in json format that you can invoke.\n"
 )
 PYTHON_FORM = "Write [func_name(params_name=params_value)] and no other text."
-QWEN_FORM = 'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
+QWEN_FORM = (
+    'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
+)
 """How these prompts want a call, in a sentence of our own for hints."""
 _QWEN_TOOLS = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -63,7 +65,10 @@ _QWEN_FORM = (
 def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
     """The tools' own documents. Those offered from the beginning get the sentence that the official loader adds, and those
     that a later turn adds do not. Raises UsageError for a tool of another benchmark's."""
-    first = [{**source, "description": source["description"] + _SYNTAX} for source in map(_document, tools)]
+    first = [
+        {**source, "description": source["description"] + _SYNTAX}
+        for source in map(_document, tools)
+    ]
     return [*first, *map(_document, later)]
 
 
@@ -128,7 +133,9 @@ def results_text(calls: Sequence[Call], observations: Sequence[str]) -> str:
 
 def call_text(call: Call) -> str:
     """A call as BFCL writes it in text."""
-    return f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+    return (
+        f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+    )
 
 
 def qwen_fc(messages: list[Message], tools: list[dict[str, Any]]) -> str:
@@ -149,12 +156,16 @@ def qwen_fc(messages: list[Message], tools: list[dict[str, Any]]) -> str:
             case "system" if i:
                 parts.append(_frame("system", message["content"]))
             case "assistant":
-                parts.append(_frame("assistant", _reply(message, i > asked, i == len(messages) - 1)))
+                parts.append(
+                    _frame("assistant", _reply(message, i > asked, i == len(messages) - 1))
+                )
             case "tool":
                 first = i == 0 or messages[i - 1]["role"] != "tool"
                 last = i == len(messages) - 1 or messages[i + 1]["role"] != "tool"
                 block = f"\n<tool_response>\n{message['content']}\n</tool_response>"
-                parts.append(("<|im_start|>user" if first else "") + block + ("<|im_end|>\n" if last else ""))
+                parts.append(
+                    ("<|im_start|>user" if first else "") + block + ("<|im_end|>\n" if last else "")
+                )
     return "".join(parts) + "<|im_start|>assistant\n"
 
 
@@ -184,5 +195,7 @@ def _reply(message: Message, since_query: bool, last: bool) -> str:
         function = call.get("function", call)
         arguments = function["arguments"]
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        text += f'<tool_call>\n{{"name": "{function["name"]}", "arguments": {written}}}\n</tool_call>'
+        text += (
+            f'<tool_call>\n{{"name": "{function["name"]}", "arguments": {written}}}\n</tool_call>'
+        )
     return text

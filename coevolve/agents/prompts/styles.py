@@ -53,7 +53,9 @@ class Style:
         """A user turn after the first. `added` tools are offered from it on; `told` if the policy gets the schemas anew."""
         return user_message(query if told or not added else f"{self._added(added)}\n{query}")
 
-    def results(self, reply: Message, calls: Sequence[Call], observations: list[str]) -> list[Message]:
+    def results(
+        self, reply: Message, calls: Sequence[Call], observations: list[str]
+    ) -> list[Message]:
         """The answer to a reply that made the calls."""
         return result_messages(reply, observations)
 
@@ -88,7 +90,9 @@ class Prompting(Style):
     def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
         return super().next(query, added, told=False)
 
-    def results(self, reply: Message, calls: Sequence[Call], observations: list[str]) -> list[Message]:
+    def results(
+        self, reply: Message, calls: Sequence[Call], observations: list[str]
+    ) -> list[Message]:
         return [user_message(official.results_text(calls, observations))]
 
     def form(self, reply: Message, told: bool) -> str:
@@ -136,7 +140,8 @@ def result_messages(reply: Message, observations: list[str]) -> list[Message]:
     if not ids:
         return [{"role": "tool", "content": text} for text in observations]
     return [
-        {"role": "tool", "tool_call_id": id_, "content": text} for id_, text in zip(ids, observations, strict=False)
+        {"role": "tool", "tool_call_id": id_, "content": text}
+        for id_, text in zip(ids, observations, strict=False)
     ]
 
 
@@ -151,5 +156,9 @@ def function_schema(tool: Tool) -> dict[str, Any]:
     """A tool in OpenAI's function form, as chat templates take it too."""
     return {
         "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        },
     }

@@ -61,7 +61,11 @@ def _line(number: int, step: Step, longest: int) -> str:
 
 def action_fields(action: Call | str) -> dict[str, Any]:
     """An action as fields of a JSON object."""
-    return {"code": action} if isinstance(action, str) else {"tool": action.tool, "arguments": action.arguments}
+    return (
+        {"code": action}
+        if isinstance(action, str)
+        else {"tool": action.tool, "arguments": action.arguments}
+    )
 
 
 def _thinned(lines: list[str], budget: int) -> list[str]:
@@ -78,4 +82,6 @@ def _thinned(lines: list[str], budget: int) -> list[str]:
             break
         left -= cost
         head, tail = (head + 1, tail) if ahead else (head, tail - 1)
-    return [*lines[:head], f'{{"left_out": {tail - head}}}', *lines[tail:]] if head < tail else lines
+    return (
+        [*lines[:head], f'{{"left_out": {tail - head}}}', *lines[tail:]] if head < tail else lines
+    )

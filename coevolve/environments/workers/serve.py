@@ -161,7 +161,10 @@ class _Loop:
         return {}
 
 
-_HANDLERS = {name: getattr(_Loop, name) for name in ("describe", "tasks", "start", "open", "step", "evaluate", "close")}
+_HANDLERS = {
+    name: getattr(_Loop, name)
+    for name in ("describe", "tasks", "start", "open", "step", "evaluate", "close")
+}
 
 
 def _field(request: Any, name: str, type_: type):
@@ -184,7 +187,9 @@ def _encode(reply: dict) -> bytes:
     try:
         text = json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        text = json.dumps(_finite(reply), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            _finite(reply), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
     return text.encode("utf-8", "replace") + b"\n"
 
 
@@ -193,7 +198,10 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {str(_finite(key)) if isinstance(key, float) else key: _finite(item) for key, item in value.items()}
+        return {
+            str(_finite(key)) if isinstance(key, float) else key: _finite(item)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+    register,
+)
 
 from coevolve.errors import CoevolveError
 from coevolve.records import Task
@@ -38,7 +43,9 @@ def packed(task: Task, iteration: int, policy: str, again: int) -> dict[str, Any
 class AgentLoop(AgentLoopBase):
     """verl makes one for every episode."""
 
-    def __init__(self, trainer_config: Any, server_manager: Any, tokenizer: PreTrainedTokenizerBase, **_: Any):
+    def __init__(
+        self, trainer_config: Any, server_manager: Any, tokenizer: PreTrainedTokenizerBase, **_: Any
+    ):
         # Not verl's own __init__: it builds a token framer for every episode, and `Player` has its own.
         self.rollout_config = trainer_config.config.actor_rollout_ref.rollout
         self.server_manager, self.tokenizer = server_manager, tokenizer
@@ -56,11 +63,15 @@ class AgentLoop(AgentLoopBase):
                 wanted["key"] = key
             else:
                 wanted["stop_token_ids"] = sorted(player.stops)
-            output = await self.server_manager.generate(request_id, prompt_ids=token_ids, sampling_params=wanted)
+            output = await self.server_manager.generate(
+                request_id, prompt_ids=token_ids, sampling_params=wanted
+            )
             versions.extend(v for v in map(output.extra_fields.get, _VERSIONS) if v is not None)
             return Sampled(list(output.token_ids), list(output.log_probs or []))
 
-        place = Place(about["iteration"], step, about["policy"], about["again"], int(row["session_id"]))
+        place = Place(
+            about["iteration"], step, about["policy"], about["again"], int(row["session_id"])
+        )
         # The same for all turns: they reach the same replica, whose cache holds the turns before.
         request_id = f"{row['uid']}-{place.session}"
         played = await player.play(msgspec.json.decode(about["task"], type=Task), place, generate)
@@ -92,7 +103,9 @@ def _output(played: Played, versions: list[int]) -> AgentLoopOutput:
         response_logprobs=played.logprobs,
         reward_score=played.reward,
         num_turns=2 * played.replies,
-        metrics=AgentLoopMetrics(generate_sequences=played.seconds_policy, tool_calls=played.seconds_environment),
+        metrics=AgentLoopMetrics(
+            generate_sequences=played.seconds_policy, tool_calls=played.seconds_environment
+        ),
         extra_fields={
             "reward_extra_info": {"acc": played.reward},
             "min_global_steps": min(versions),
@@ -120,4 +133,6 @@ def _stops(tokenizer: PreTrainedTokenizerBase, model: str) -> set[int]:
         found.append(GenerationConfig.from_pretrained(model).eos_token_id)
     except OSError:
         found.append(None)
-    return {id_ for ids in found if ids is not None for id_ in (ids if isinstance(ids, list) else [ids])}
+    return {
+        id_ for ids in found if ids is not None for id_ in (ids if isinstance(ids, list) else [ids])
+    }

@@ -80,8 +80,13 @@ def processes(files: Files) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if (
+                mark in (entry / "environ").read_bytes().split(b"\0")
+                and int(entry.name) != os.getpid()
+            ):
+                found[int(entry.name)] = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
     return found
 
 

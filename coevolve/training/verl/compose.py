@@ -60,8 +60,16 @@ def validate(config: DictConfig) -> None:
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     try:
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-        for part in (config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor, config.algorithm):
+        validate_config(
+            config,
+            use_reference_policy=need_reference_policy(config),
+            use_critic=need_critic(config),
+        )
+        for part in (
+            config.actor_rollout_ref.rollout,
+            config.actor_rollout_ref.actor,
+            config.algorithm,
+        ):
             omega_conf_to_dataclass(part)
     except (
         AssertionError,
@@ -73,7 +81,9 @@ def validate(config: DictConfig) -> None:
         OmegaConfBaseException,
     ) as error:
         reason = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
-        raise UsageError(f"verl refuses the configuration: {' '.join(str(reason).split())}") from error
+        raise UsageError(
+            f"verl refuses the configuration: {' '.join(str(reason).split())}"
+        ) from error
 
 
 def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any]:
@@ -83,7 +93,9 @@ def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any
     try:
         answer = msgspec.json.decode(done.stdout, type=_Answer)
     except msgspec.MsgspecError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
+            f"exit {done.returncode}"
+        ]
         raise CoevolveError(f"verl's configuration cannot be composed: {lines[-1]}") from None
     if answer.error:
         raise UsageError(answer.error)
@@ -107,7 +119,11 @@ def _explained(text: str, known: list[str]) -> str:
 def _keys(value: Any, prefix: str = "") -> list[str]:
     if not isinstance(value, dict):
         return [prefix]
-    return [key for name, part in value.items() for key in _keys(part, f"{prefix}.{name}" if prefix else str(name))]
+    return [
+        key
+        for name, part in value.items()
+        for key in _keys(part, f"{prefix}.{name}" if prefix else str(name))
+    ]
 
 
 def _answer(request: _Request) -> _Answer:

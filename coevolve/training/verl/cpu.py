@@ -43,7 +43,9 @@ class _Device(types.ModuleType):
     """`torch.cpu` with what verl asks of `torch.<device>`."""
 
     synchronize = staticmethod(_collect)
-    memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = staticmethod(_zero)
+    memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = staticmethod(
+        _zero
+    )
     empty_cache = ipc_collect = reset_peak_memory_stats = staticmethod(_nothing)
     manual_seed = manual_seed_all = set_device = init = staticmethod(_nothing)
     mem_get_info = staticmethod(lambda *_: _memory())

@@ -111,11 +111,15 @@ def rehearse(
     iteration = _which(state, files, tasks, iteration)
     if _handed_over(state, files, iteration):
         return []
-    find = tokenizer_of if Path(settings.model).is_dir() else tokenizer_here  # a rehearsal asks no hub
+    find = (
+        tokenizer_of if Path(settings.model).is_dir() else tokenizer_here
+    )  # a rehearsal asks no hub
     tokenizer = find(settings.model)
     _check_tasks(tasks, settings, env, options, tokenizer)
     if tokenizer is None:
-        return [f"{settings.model} has no tokenizer on this machine: the lengths of the prompts were not compared"]
+        return [
+            f"{settings.model} has no tokenizer on this machine: the lengths of the prompts were not compared"
+        ]
     return []
 
 
@@ -134,7 +138,9 @@ def _state(settings: Settings, run: str, env: str, options: Options) -> RunState
 
 def _files(run: str) -> Files:
     """Raises UsageError for a path that is no directory's."""
-    here = next(path for path in (Path(run).absolute(), *Path(run).absolute().parents) if path.exists())
+    here = next(
+        path for path in (Path(run).absolute(), *Path(run).absolute().parents) if path.exists()
+    )
     if not here.is_dir():
         raise UsageError(f"--run {run}: {here} is a file, and a run is a directory")
     return Files(run)
@@ -145,7 +151,9 @@ def _which(state: RunState, files: Files, tasks: list[Task], iteration: int | No
     finished = _finished(files)
     iteration = _next(state, finished) if iteration is None else iteration
     if not 1 <= iteration <= finished + 1:
-        raise UsageError(f"{files.run}: iteration {iteration} can't be trained: {finished} is the last finished one")
+        raise UsageError(
+            f"{files.run}: iteration {iteration} can't be trained: {finished} is the last finished one"
+        )
     if _handed_over(state, files, iteration):
         state.check_tasks(iteration, tasks)
     return iteration
@@ -156,12 +164,21 @@ def _handed_over(state: RunState, files: Files, iteration: int) -> bool:
     return state.bound and files.tasks(iteration).exists()
 
 
-def _check_tasks(tasks: list[Task], settings: Settings, env: str, options: Options, tokenizer: Any | None) -> None:
+def _check_tasks(
+    tasks: list[Task], settings: Settings, env: str, options: Options, tokenizer: Any | None
+) -> None:
     """The environment's version and, with a tokenizer, the prompts: verl would cut one that is too long at its head,
     without a word to anybody."""
-    with Pool(env, workers=options.workers, call_timeout=options.call_timeout, any_version=options.any_version) as pool:
+    with Pool(
+        env,
+        workers=options.workers,
+        call_timeout=options.call_timeout,
+        any_version=options.any_version,
+    ) as pool:
         pool.compare(task.env_version for task in tasks)
-        lengths = prompt_lengths(tasks, pool, tokenizer, settings.prompt) if tokenizer is not None else []
+        lengths = (
+            prompt_lengths(tasks, pool, tokenizer, settings.prompt) if tokenizer is not None else []
+        )
     limit = settings.max_prompt_tokens
     long = [(t.id, n) for t, n in zip(tasks, lengths, strict=False) if n is not None and n > limit]
     if long:
@@ -178,7 +195,12 @@ def _check_tasks(tasks: list[Task], settings: Settings, env: str, options: Optio
 
 
 def _export(
-    state: RunState, files: Files, settings: Settings, options: Options, tasks: list[Task], iteration: int
+    state: RunState,
+    files: Files,
+    settings: Settings,
+    options: Options,
+    tasks: list[Task],
+    iteration: int,
 ) -> None:
     """Rollouts come last: where they are, all is done."""
     ready = read(files.ready(iteration), Ready)
@@ -201,7 +223,9 @@ def stop(run: str) -> str:
     files.stop.touch()
     watch = Watch(files, 0, None, child_process.GRACE if beat and beat.phase == "waiting" else 0)
     watch.until_ended()
-    return f"{run}: the trainer was ended" + ("" if beat and beat.phase == "waiting" else " in the middle of its work")
+    return f"{run}: the trainer was ended" + (
+        "" if beat and beat.phase == "waiting" else " in the middle of its work"
+    )
 
 
 def running(run: str) -> str:
@@ -233,10 +257,20 @@ def _finished(files: Files) -> int:
 
 
 class _Driver:
-    def __init__(self, settings: Settings, options: Options, state: RunState, files: Files, env: str):
-        self._settings, self._options, self._state, self._files, self._env = settings, options, state, files, env
+    def __init__(
+        self, settings: Settings, options: Options, state: RunState, files: Files, env: str
+    ):
+        self._settings, self._options, self._state, self._files, self._env = (
+            settings,
+            options,
+            state,
+            files,
+            env,
+        )
 
-    def iterate(self, tasks: list[Task], iteration: int, finished: int, on_step: OnStep | None) -> None:
+    def iterate(
+        self, tasks: list[Task], iteration: int, finished: int, on_step: OnStep | None
+    ) -> None:
         """Trains the iteration that comes next; the child is ended where that fails."""
         self._end_without_engines(finished)
         options, alive = self._options, child_process.alive(self._files)
@@ -244,7 +278,9 @@ class _Driver:
         if options.check_at_once and not alive:
             options.check_at_once(self._job(0, iteration))
         if not handed_over:
-            _check_tasks(tasks, self._settings, self._env, options, tokenizer_of(self._settings.model))
+            _check_tasks(
+                tasks, self._settings, self._env, options, tokenizer_of(self._settings.model)
+            )
         if options.check and not alive:
             options.check(self._settings, self._job(0, iteration))
         if not handed_over:
@@ -256,7 +292,10 @@ class _Driver:
 
     def _end_without_engines(self, finished: int) -> None:
         """A child that waits would take the tasks and lose every episode, if its engines are gone."""
-        beat, ready = read(self._files.heartbeat, Heartbeat), read(self._files.ready(finished), Ready)
+        beat, ready = (
+            read(self._files.heartbeat, Heartbeat),
+            read(self._files.ready(finished), Ready),
+        )
         if not (beat and ready and beat.phase == "waiting" and child_process.alive(self._files)):
             return
         if why := replicas.silent(ready):
@@ -327,11 +366,24 @@ class _Driver:
 
     def _job(self, attempt: int, iteration: int) -> Job:
         stop_after = iteration if self._options.restart else None
-        return job(self._settings, self._options, self._files, self._env, attempt=attempt, stop_after=stop_after)
+        return job(
+            self._settings,
+            self._options,
+            self._files,
+            self._env,
+            attempt=attempt,
+            stop_after=stop_after,
+        )
 
 
 def job(
-    settings: Settings, options: Options, files: Files, env: str, *, attempt: int = 0, stop_after: int | None = None
+    settings: Settings,
+    options: Options,
+    files: Files,
+    env: str,
+    *,
+    attempt: int = 0,
+    stop_after: int | None = None,
 ) -> Job:
     """What the child is told. Raises UsageError for overrides that contradict the settings."""
     s, o = settings, options
@@ -362,6 +414,11 @@ def job(
         wait_timeout=o.wait_timeout,
         stop_after=stop_after,
         overrides=overrides(
-            s, o.preset, o.overrides, files.run, save_every=o.save_every or s.steps, keep_checkpoints=o.keep_checkpoints
+            s,
+            o.preset,
+            o.overrides,
+            files.run,
+            save_every=o.save_every or s.steps,
+            keep_checkpoints=o.keep_checkpoints,
         ),
     )

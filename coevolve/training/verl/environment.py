@@ -52,7 +52,9 @@ class Environment:
             self._room = asyncio.Semaphore(most)
         return self._room or contextlib.nullcontext()
 
-    async def in_thread(self, function: Callable[..., T], *arguments: object, calls: list[Future] | None = None) -> T:
+    async def in_thread(
+        self, function: Callable[..., T], *arguments: object, calls: list[Future] | None = None
+    ) -> T:
         """The function's result; `calls` collects what runs, for `release`."""
         future = self._threads.submit(function, *arguments)
         if calls is not None:
@@ -71,7 +73,9 @@ class Environment:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _open(self) -> Pool:
-        pool = Pool(self._job.env, workers=self._job.workers, call_timeout=self._job.call_timeout).__enter__()
+        pool = Pool(
+            self._job.env, workers=self._job.workers, call_timeout=self._job.call_timeout
+        ).__enter__()
         self.style = told_by(pool, self._style)
         self.schemas = Schemas(pool, self.style)
         return pool

@@ -146,12 +146,12 @@ class Player:
         """Why an episode is lost, in one line; the child's log gets the traceback of what nobody foresaw."""
         if isinstance(error, TimeoutError):
             job = self._job
-            return (
-                f"not over within {job.episode_timeout:g} s, or the step's episodes not within {job.step_timeout:g} s"
-            )
+            return f"not over within {job.episode_timeout:g} s, or the step's episodes not within {job.step_timeout:g} s"
         if not isinstance(error, CoevolveError):
             traceback.print_exception(error)
-        lines = str(error).strip().splitlines() or [""]  # Ray's has the whole traceback, the cause at its end
+        lines = str(error).strip().splitlines() or [
+            ""
+        ]  # Ray's has the whole traceback, the cause at its end
         return " ".join(f"{type(error).__name__}: {lines[-1]}".split())
 
     def _episode(self, task: Task, place: Place) -> Episode:
@@ -164,7 +164,11 @@ class Player:
 
     async def _play(self, made: _Episode, pool: Pool, generate: Generate) -> None:
         episode = made.episode
-        episode.tools, episode.limits, episode.style = pool.tools, pool.description.limits, self._environment.style
+        episode.tools, episode.limits, episode.style = (
+            pool.tools,
+            pool.description.limits,
+            self._environment.style,
+        )
         if self._job.max_steps is not None:
             episode.limits = msgspec.structs.replace(episode.limits, max_steps=self._job.max_steps)
         await self._call(made, open_all, [episode], pool)
@@ -181,7 +185,8 @@ class Player:
         if made.prompt > self._job.max_prompt_tokens:
             most = self._job.max_prompt_tokens
             made.episode.stop(
-                "max_tokens", f"the prompt alone is {made.prompt} tokens, more than the {most} of a prompt"
+                "max_tokens",
+                f"the prompt alone is {made.prompt} tokens, more than the {most} of a prompt",
             )
 
     async def _turn(self, made: _Episode, pool: Pool, generate: Generate) -> None:
@@ -190,10 +195,15 @@ class Player:
         limit = made.prompt + job.max_tokens - job.max_prompt_tokens
         room = limit - len(row.token_ids)
         began = time.monotonic()
-        reply = await generate(list(row.token_ids), min(room, job.max_turn_tokens or room), _draw(episode))
+        reply = await generate(
+            list(row.token_ids), min(room, job.max_turn_tokens or room), _draw(episode)
+        )
         made.policy += time.monotonic() - began
         if not reply.token_ids or len(reply.token_ids) != len(reply.logprobs):
-            episode.stop("env_error", "the server gave a reply without tokens, or without their log-probabilities")
+            episode.stop(
+                "env_error",
+                "the server gave a reply without tokens, or without their log-probabilities",
+            )
             return
         made.sampled(reply)
         ended = reply.token_ids[-1] in self.stops
@@ -213,7 +223,9 @@ class Player:
         else:
             made.shown(suffix)
 
-    async def _call(self, made: _Episode, function: Callable[..., None], *arguments: object) -> None:
+    async def _call(
+        self, made: _Episode, function: Callable[..., None], *arguments: object
+    ) -> None:
         """A blocking call of the environment; it goes on in the background when the episode is given up."""
         began = time.monotonic()
         await self._environment.in_thread(function, *arguments, calls=made.calls)

@@ -19,7 +19,10 @@ from coevolve.training.verl.own import ESTIMATOR
 
 @register_adv_est(ESTIMATOR)
 def advantages(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, config: Any = None
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: np.ndarray,
+    config: Any = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages and returns (the same) [N, L] of rewards [N, L] and mask [N, L]; `index` [N] names each row's group.
 
@@ -31,6 +34,8 @@ def advantages(
         )
     rewards = token_level_rewards.sum(-1).double()
     kept = response_mask.sum(-1) > 0
-    groups = group_advantages(rewards, [str(name) for name in index], kept).to(token_level_rewards.dtype)
+    groups = group_advantages(rewards, [str(name) for name in index], kept).to(
+        token_level_rewards.dtype
+    )
     spread = groups[:, None] * response_mask
     return spread, spread

@@ -64,7 +64,13 @@ def gather(files: Files, settings: Settings, tasks: list[Task], ready: Ready, ta
 
 def _places(settings: Settings, tasks: list[Task], step: int) -> dict[str, int]:
     """Position in the batch by task id."""
-    plan = batches.plan(tasks, seed=settings.seed, step=step, size=settings.batch, newest_share=settings.newest_share)
+    plan = batches.plan(
+        tasks,
+        seed=settings.seed,
+        step=step,
+        size=settings.batch,
+        newest_share=settings.newest_share,
+    )
     return {task.id: place for place, task in reversed(list(enumerate(plan.tasks)))}
 
 
@@ -106,7 +112,9 @@ def policy(state: RunState, files: Files, ready: Ready, keep: int) -> None:
     if any(model.glob("*.safetensors")):
         state.point(model)
     else:
-        jsonl.warn(f"{model}: holds no weights, RUN/policy stays as it is (is hf_model among the save_contents?)")
+        jsonl.warn(
+            f"{model}: holds no weights, RUN/policy stays as it is (is hf_model among the save_contents?)"
+        )
     done = [path for path in files.checkpoints.glob("global_step_*") if _step(path) <= ready.step]
     for old in sorted(done, key=_step)[: -max(1, keep)]:
         shutil.rmtree(old, ignore_errors=True)

@@ -50,7 +50,10 @@ class Beating:
             phase, iteration, step = self._now
             self._grown = self._episodes(iteration)
             progress = self._phases + self._grown
-            write(self._files.heartbeat, Heartbeat(self._pid, phase, iteration, step, progress, time.time()))
+            write(
+                self._files.heartbeat,
+                Heartbeat(self._pid, phase, iteration, step, progress, time.time()),
+            )
 
     def _episodes(self, iteration: int) -> int:
         """Bytes of the iteration's episode files."""

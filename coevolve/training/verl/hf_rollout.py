@@ -44,7 +44,12 @@ class Engine:
     def __init__(self, model: str, context: int):
         self.name = model
         self.model = LocalModel.load(
-            model, device="cpu", dtype="float32", threads=1, max_tokens=context, max_turn_tokens=context
+            model,
+            device="cpu",
+            dtype="float32",
+            threads=1,
+            max_tokens=context,
+            max_turn_tokens=context,
         )
         self._waiting: list[Asked] = []
         self._working: asyncio.Task | None = None
@@ -77,10 +82,14 @@ class Engine:
             extra_fields={"global_steps": version},
         )
 
-    async def ask(self, prompt: list[int], key: str | None, temperature: float, most: int) -> tuple[Row, int | None]:
+    async def ask(
+        self, prompt: list[int], key: str | None, temperature: float, most: int
+    ) -> tuple[Row, int | None]:
         """The reply's own tokens, and the version of the weights that gave them. Raises Full where no token fits."""
         if len(prompt) >= self.model.max_tokens:
-            raise Full(f"the prompt is {len(prompt)} tokens, and the maximum context is {self.model.max_tokens}")
+            raise Full(
+                f"the prompt is {len(prompt)} tokens, and the maximum context is {self.model.max_tokens}"
+            )
         answer = asyncio.get_running_loop().create_future()
         self._waiting.append(Asked(prompt, key or uuid4().hex, temperature, most, answer))
         if self._working is None or self._working.done():
@@ -91,7 +100,9 @@ class Engine:
         """Answers what waits, batch by batch."""
         while self._waiting:
             temperature = self._waiting[0].temperature
-            batch = [asked for asked in self._waiting if asked.temperature == temperature][: self.model.rows]
+            batch = [asked for asked in self._waiting if asked.temperature == temperature][
+                : self.model.rows
+            ]
             taken = set(map(id, batch))
             self._waiting = [asked for asked in self._waiting if id(asked) not in taken]
             try:
@@ -112,7 +123,9 @@ class Engine:
             model, version = self.model, self._version
             model.max_turn_tokens = max(asked.most for asked in batch)
             prompts, keys = [asked.prompt for asked in batch], [asked.key for asked in batch]
-            rows = model.sample(prompts, keys, lambda turns: [None] * len(turns), batch[0].temperature)
+            rows = model.sample(
+                prompts, keys, lambda turns: [None] * len(turns), batch[0].temperature
+            )
         return [(_own(row, asked), version) for row, asked in zip(rows, batch, strict=True)]
 
     async def update_weights(self, named: dict[str, torch.Tensor], version: int | None) -> None:
@@ -167,7 +180,9 @@ class Replica(RolloutReplica):
     async def launch_servers(self) -> None:
         """Starts the actor and its HTTP server."""
         context = self.config.prompt_length + self.config.response_length
-        actor = ray.remote(Engine).options(name=_name(self.replica_rank), num_cpus=0, max_concurrency=CONCURRENCY)
+        actor = ray.remote(Engine).options(
+            name=_name(self.replica_rank), num_cpus=0, max_concurrency=CONCURRENCY
+        )
         self._server_handle = actor.remote(self.model_config.path, context)
         self.servers = [self._server_handle]
         self._server_address = await self._server_handle.start.remote()
@@ -176,7 +191,9 @@ class Replica(RolloutReplica):
 class Adapter(BaseRollout):
     """The trainer's side: hands its weights to the engine of its rank."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any):
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any
+    ):
         super().__init__(config, model_config, device_mesh)
         self._rank = int(os.environ["RANK"])
         self._engine: Any = None

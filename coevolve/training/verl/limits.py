@@ -86,7 +86,11 @@ def _check_number(number: Number, given: Any) -> None:
         return
     kinds = int if number.whole else (int, float)
     if isinstance(given, bool) or not isinstance(given, kinds) or not 0 < given <= number.most:
-        range_ = f"a number above 0 and at most {number.most:g}" if number.most < math.inf else "a number, at least 1"
+        range_ = (
+            f"a number above 0 and at most {number.most:g}"
+            if number.most < math.inf
+            else "a number, at least 1"
+        )
         raise UsageError(f"{number.key} takes {range_}, not {_shown(given)}")
 
 
@@ -102,12 +106,22 @@ def _shares(settings: Settings, config: dict[str, Any], gpus: int) -> Iterator[t
         f"--batch {settings.batch} times --samples {settings.samples} must be a multiple of the {gpus} GPUs",
     )
     replica = 1
-    for name in ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size"):
+    for name in (
+        "tensor_model_parallel_size",
+        "data_parallel_size",
+        "pipeline_model_parallel_size",
+    ):
         replica *= value(config, f"{ROLLOUT}.{name}")
-        yield gpus % replica == 0, f"{ROLLOUT}.{name} must divide the {gpus} GPUs: a replica would have {replica}"
+        yield (
+            gpus % replica == 0,
+            f"{ROLLOUT}.{name} must divide the {gpus} GPUs: a replica would have {replica}",
+        )
     for part in (ACTOR, REF):
         parallel = _sequence_parallel(config, part)
-        yield gpus % parallel == 0, f"{part}.ulysses_sequence_parallel_size {parallel} must divide the {gpus} GPUs"
+        yield (
+            gpus % parallel == 0,
+            f"{part}.ulysses_sequence_parallel_size {parallel} must divide the {gpus} GPUs",
+        )
         size = value(config, f"{part}.fsdp_config.fsdp_size")
         whole = isinstance(size, int) and size != 0
         yield (
@@ -141,7 +155,8 @@ def _lengths(settings: Settings, config: dict[str, Any]) -> Iterator[tuple[bool,
     ):
         budget = value(config, f"{part}.{name}")
         yield (
-            not value(config, dynamic) or budget * _sequence_parallel(config, parallel) >= settings.max_tokens,
+            not value(config, dynamic)
+            or budget * _sequence_parallel(config, parallel) >= settings.max_tokens,
             f"{part}.{name} {budget} must hold one episode of --max-tokens {settings.max_tokens}",
         )
     if value(config, f"{ROLLOUT}.name") == own.CPU_ROLLOUT:
@@ -153,5 +168,11 @@ def _lengths(settings: Settings, config: dict[str, Any]) -> Iterator[tuple[bool,
     )
     model = value(config, "actor_rollout_ref.model.override_config.max_position_embeddings")
     model = model or context(Path(settings.model)) or math.inf
-    for name, tokens in (("--max-tokens", settings.max_tokens), (f"{ROLLOUT}.max_model_len", room or 0)):
-        yield tokens <= model, f"{name} {tokens} is more than {settings.model} can take: {model} tokens"
+    for name, tokens in (
+        ("--max-tokens", settings.max_tokens),
+        (f"{ROLLOUT}.max_model_len", room or 0),
+    ):
+        yield (
+            tokens <= model,
+            f"{name} {tokens} is more than {settings.model} can take: {model} tokens",
+        )

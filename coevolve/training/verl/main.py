@@ -32,7 +32,9 @@ def main(run: str) -> int:
     try:
         job = read(files.job, Job)
         if job is None:
-            raise Unreachable(f"{files.job}: is not there; `coevolve train --backend verl` writes it")
+            raise Unreachable(
+                f"{files.job}: is not there; `coevolve train --backend verl` writes it"
+            )
         os.environ.update(own.environment(job))
         _train(job)
     except CoevolveError as error:
@@ -61,7 +63,9 @@ def add(config: DictConfig, job: Job) -> None:
     with open_dict(config):
         config.actor_rollout_ref.rollout.custom.coevolve.pid = os.getpid()
         ray = config.ray_kwargs.ray_init
-        ray.runtime_env = OmegaConf.merge(ray.get("runtime_env") or {}, {"env_vars": own.environment(job)})
+        ray.runtime_env = OmegaConf.merge(
+            ray.get("runtime_env") or {}, {"env_vars": own.environment(job)}
+        )
         if os.environ.get("RAY_ADDRESS"):
             for name in RESOURCES:
                 ray.pop(name, None)

@@ -43,7 +43,11 @@ def line(
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """`step` counts the steps done, this one included; `made` tells of each group whether the loop made its task."""
-    numbers = {name: float(value) for name, value in verl.items() if isinstance(value, Number) and math.isfinite(value)}
+    numbers = {
+        name: float(value)
+        for name, value in verl.items()
+        if isinstance(value, Number) and math.isfinite(value)
+    }
     return {
         "step": step,
         "iteration": iteration,
@@ -74,7 +78,8 @@ def _of_rollouts(rows: list[Summary]) -> dict[str, Any]:
         rewards[row.group].add(row.reward)
     return {
         "reward_mean": mean,
-        "reward_std": (sum((row.reward - mean) ** 2 for row in kept) / max(1, len(kept) - 1)) ** 0.5,
+        "reward_std": (sum((row.reward - mean) ** 2 for row in kept) / max(1, len(kept) - 1))
+        ** 0.5,
         "success_mean": sum(row.success for row in kept) / max(1, len(kept)),
         "groups": len(rewards),
         "informative_share": sum(len(values) > 1 for values in rewards.values()) / len(rewards),

@@ -96,7 +96,10 @@ def app(engine: Engine) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": engine.name, "object": "model", "owned_by": "coevolve"}]}
+        return {
+            "object": "list",
+            "data": [{"id": engine.name, "object": "model", "owned_by": "coevolve"}],
+        }
 
     @app.post("/v1/chat/completions")
     async def completions(request: Request) -> JSONResponse:
@@ -106,7 +109,11 @@ def app(engine: Engine) -> FastAPI:
         except NoSuchModel as error:
             return _refusal(404, str(error), "model_not_found")
         except Full as error:
-            return _refusal(400, f"This model's maximum context length is exceeded: {error}", "context_length_exceeded")
+            return _refusal(
+                400,
+                f"This model's maximum context length is exceeded: {error}",
+                "context_length_exceeded",
+            )
         except UsageError as error:
             return _refusal(400, str(error))
 
@@ -133,14 +140,23 @@ def _request(engine: Engine, body: bytes) -> tuple[Asked, list[int]]:
     for name, default in UNSUPPORTED.items():
         if raw.get(name) not in (None, default):
             raise UsageError(f"{name}={raw[name]!r} is not supported")
-    messages = [{**m, "content": _text(told.content)} for m, told in zip(raw["messages"], asked.messages, strict=True)]
+    messages = [
+        {**m, "content": _text(told.content)}
+        for m, told in zip(raw["messages"], asked.messages, strict=True)
+    ]
     try:
         prompt = engine.model.chat.prompt(messages, asked.tools)
-    except (LookupError, TypeError, ValueError) as error:  # templates have errors of their own for odd fields
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # templates have errors of their own for odd fields
         raise UsageError(f"the chat template cannot show this conversation: {error!r}") from error
     wanted, context = _limit(asked), engine.model.max_tokens
     if wanted and len(prompt) + wanted > context:
-        raise Full(f"the prompt is {len(prompt)} tokens, {wanted} more are asked for, and the context is {context}")
+        raise Full(
+            f"the prompt is {len(prompt)} tokens, {wanted} more are asked for, and the context is {context}"
+        )
     return asked, prompt
 
 
@@ -185,5 +201,10 @@ def _text(content: str | list[Part] | None) -> str:
     return content or ""
 
 
-def _refusal(status: int, message: str, code: str | None = None, kind: str = "invalid_request_error") -> JSONResponse:
-    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code}}, status_code=status)
+def _refusal(
+    status: int, message: str, code: str | None = None, kind: str = "invalid_request_error"
+) -> JSONResponse:
+    return JSONResponse(
+        {"error": {"message": message, "type": kind, "param": None, "code": code}},
+        status_code=status,
+    )

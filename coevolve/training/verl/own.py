@@ -67,11 +67,7 @@ def overrides(job: Job) -> list[str]:
 
 def environment(job: Job) -> dict[str, str]:
     """Environment variables of the child and of all its Ray processes, to be set before verl is imported."""
-    common = {
-        MARK: job.run,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    common = {MARK: job.run, "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
     if job.device != "cpu":
         return common
     return common | {
@@ -79,7 +75,9 @@ def environment(job: Job) -> dict[str, str]:
         "VERL_USE_EXTERNAL_MODULES": "coevolve.training.verl.cpu",
         "VERL_ENGINE_DEVICE": "cuda",  # the name under which verl registers its FSDP engine
         "OMP_NUM_THREADS": "1",
-        "VLLM_CPU_KVCACHE_SPACE": os.environ.get("VLLM_CPU_KVCACHE_SPACE", "1"),  # GiB; vLLM would take what it finds
+        "VLLM_CPU_KVCACHE_SPACE": os.environ.get(
+            "VLLM_CPU_KVCACHE_SPACE", "1"
+        ),  # GiB; vLLM would take what it finds
     }
 
 

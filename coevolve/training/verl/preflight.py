@@ -76,7 +76,9 @@ def refuse(settings: Settings, told: Job) -> None:
 
 def _raise(notes: list[str]) -> None:
     if notes:
-        raise Unreachable(f"this machine cannot carry the run out: {'; '.join(notes)} (--dry-run shows the whole plan)")
+        raise Unreachable(
+            f"this machine cannot carry the run out: {'; '.join(notes)} (--dry-run shows the whole plan)"
+        )
 
 
 def _composed(told: Job) -> dict[str, Any]:
@@ -89,7 +91,9 @@ def _check_engine(told: Job) -> None:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         where = "" if name != own.CPU_ROLLOUT else ": it is for a preset with the device cpu"
-        raise UsageError(f"{limits.ROLLOUT}.name takes {', '.join(known)}, not {name!r}{where}{hint}")
+        raise UsageError(
+            f"{limits.ROLLOUT}.name takes {', '.join(known)}, not {name!r}{where}{hint}"
+        )
 
 
 def _lacking(told: Job) -> list[str]:
@@ -110,7 +114,9 @@ def _parameters(model: Path) -> int | None:
     total = 0
     for file in model.glob("*.safetensors"):
         with open(file, "rb") as stream:
-            head = msgspec.json.decode(stream.read(struct.unpack("<Q", stream.read(8))[0]), type=dict[str, Any])
+            head = msgspec.json.decode(
+                stream.read(struct.unpack("<Q", stream.read(8))[0]), type=dict[str, Any]
+            )
         for name, tensor in head.items():
             if name != "__metadata__":
                 count = 1
@@ -145,9 +151,13 @@ def _machine(config: dict[str, Any], device: str) -> list[str]:
     if device == "cuda":
         seen = _gpus()
         if 0 < seen < trainer["n_gpus_per_node"]:
-            notes.append(f"{seen} GPUs are seen here, and the configuration asks for {trainer['n_gpus_per_node']}")
+            notes.append(
+                f"{seen} GPUs are seen here, and the configuration asks for {trainer['n_gpus_per_node']}"
+            )
         if trainer["nnodes"] > 1:
-            notes.append(f"{trainer['nnodes']} nodes: RAY_ADDRESS is not set, so Ray would start on this one alone")
+            notes.append(
+                f"{trainer['nnodes']} nodes: RAY_ADDRESS is not set, so Ray would start on this one alone"
+            )
     return notes
 
 

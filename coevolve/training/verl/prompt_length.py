@@ -58,7 +58,9 @@ def tokenizer_of(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{model}: has no tokenizer that can be loaded: {' '.join(str(error).split())}") from error
+        raise UsageError(
+            f"{model}: has no tokenizer that can be loaded: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _ask_hub(model: str) -> None:
@@ -70,7 +72,9 @@ def _ask_hub(model: str) -> None:
     try:
         HfApi().model_info(model, timeout=HUB_TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError) as error:
-        raise UsageError(f"{model}: is no directory, and no model of the Hugging Face hub that can be read") from error
+        raise UsageError(
+            f"{model}: is no directory, and no model of the Hugging Face hub that can be read"
+        ) from error
     except (httpx.HTTPError, OSError) as error:
         raise Unreachable(
             f"{model}: is no directory and not in the cache, and the Hugging Face hub does not answer "

@@ -14,7 +14,9 @@ SECONDS = 10.0
 
 def silent(ready: Ready) -> str | None:
     """The first replica that does not answer, or says that it is ill, and why; None where all are well."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # nodes of one cluster, whatever proxy is set
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({})
+    )  # nodes of one cluster, whatever proxy is set
     for address in ready.addresses:
         try:
             opener.open(f"{address.removesuffix('/v1')}/health", timeout=SECONDS).close()

@@ -53,7 +53,9 @@ def _read(file: str) -> Ready:
     except (BadInput, OSError) as error:
         raise UsageError(str(error)) from error
     if ready is None:
-        raise UsageError(f"{file}: no such file; it appears when the trainer has finished the iteration")
+        raise UsageError(
+            f"{file}: no such file; it appears when the trainer has finished the iteration"
+        )
     if not ready.addresses:
         raise UsageError(f"{file}: damaged (no addresses)")
     return ready
@@ -63,7 +65,9 @@ def _check(file: str, files: Files, iteration: int) -> None:
     folders = [path.parent.name for path in files.root.glob("iterations/*/READY.json")]
     last = max(int(name) for name in folders if name.isdecimal())
     if last > iteration:
-        raise UsageError(f"{file}: the trainer no longer has this policy; the newest is that of {files.ready(last)}")
+        raise UsageError(
+            f"{file}: the trainer no longer has this policy; the newest is that of {files.ready(last)}"
+        )
     if files.tasks(iteration + 1).exists():
         raise UsageError(
             f"{file}: the trainer no longer has this policy: iteration {iteration + 1} has begun, and the newest will be that of "

@@ -67,7 +67,9 @@ def preset(name: str) -> Preset:
     if not path.is_file():
         near = difflib.get_close_matches(name, presets(), 1)
         hint = (
-            f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(presets())}; or a TOML file like theirs"
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are: {', '.join(presets())}; or a TOML file like theirs"
         )
         raise UsageError(f"no preset {name!r}; {hint}")
     try:
@@ -88,7 +90,9 @@ def resolve(given: dict[str, Any], chosen: Preset) -> Settings:
     for name, value in own_limits.items():
         values[name] = values.get(name) or value
     if not values.get("max_tokens"):
-        raise UsageError(f"--max-tokens is missing, and {values['model']} does not say what it was made for")
+        raise UsageError(
+            f"--max-tokens is missing, and {values['model']} does not say what it was made for"
+        )
     values["max_prompt_tokens"] = values.get("max_prompt_tokens") or values["max_tokens"] // 2
     try:
         return msgspec.convert(values, Settings)
@@ -99,13 +103,18 @@ def resolve(given: dict[str, Any], chosen: Preset) -> Settings:
 def _limits(model: Path) -> dict[str, int | None]:
     """Tokens of an episode and of a reply that a model directory states, as `models.transformers_lm` takes them."""
     own = _json(model / "generation_config.json")
-    return {"max_tokens": own.get("max_length") or context(model), "max_turn_tokens": own.get("max_new_tokens")}
+    return {
+        "max_tokens": own.get("max_length") or context(model),
+        "max_turn_tokens": own.get("max_new_tokens"),
+    }
 
 
 def context(model: Path) -> int | None:
     """Tokens that a model directory says the model can take; None where it does not say."""
     config = _json(model / "config.json")
-    return config.get("max_position_embeddings") or (config.get("text_config") or {}).get("max_position_embeddings")
+    return config.get("max_position_embeddings") or (config.get("text_config") or {}).get(
+        "max_position_embeddings"
+    )
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -116,12 +125,22 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def overrides(
-    settings: Settings, chosen: Preset, more: list[str], run: Path, *, save_every: int, keep_checkpoints: int
+    settings: Settings,
+    chosen: Preset,
+    more: list[str],
+    run: Path,
+    *,
+    save_every: int,
+    keep_checkpoints: int,
 ) -> list[str]:
     """The hydra overrides of a run: the preset's, those that follow from the settings, the user's. Raises UsageError."""
     values = _values(settings, chosen, run, save_every, keep_checkpoints)
     check(more, [*values, *own.KEYS])
-    return [*_flat(chosen.overrides), *(f"{key}={_value(value)}" for key, value in values.items()), *more]
+    return [
+        *_flat(chosen.overrides),
+        *(f"{key}={_value(value)}" for key, value in values.items()),
+        *more,
+    ]
 
 
 def recorded(settings: Settings, chosen: Preset, more: list[str]) -> Settings:
@@ -129,7 +148,9 @@ def recorded(settings: Settings, chosen: Preset, more: list[str]) -> Settings:
     return msgspec.structs.replace(settings, overrides=deciding([*_flat(chosen.overrides), *more]))
 
 
-def _values(settings: Settings, chosen: Preset, run: Path, save_every: int, keep_checkpoints: int) -> dict[str, Any]:
+def _values(
+    settings: Settings, chosen: Preset, run: Path, save_every: int, keep_checkpoints: int
+) -> dict[str, Any]:
     """What follows from the settings, by verl's keys."""
     return {
         "algorithm.adv_estimator": own.ESTIMATOR,
@@ -151,7 +172,12 @@ def _values(settings: Settings, chosen: Preset, run: Path, save_every: int, keep
         "actor_rollout_ref.actor.entropy_coeff": 0,
         "actor_rollout_ref.actor.ppo_epochs": 1,
         "actor_rollout_ref.actor.ppo_mini_batch_size": settings.batch,
-        "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "actor_rollout_ref.actor.checkpoint.save_contents": [
+            "model",
+            "optimizer",
+            "extra",
+            "hf_model",
+        ],
         "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.rollout.n": settings.samples,
         "actor_rollout_ref.rollout.temperature": settings.temperature,

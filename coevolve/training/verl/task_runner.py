@@ -56,7 +56,9 @@ def _train(config: Any, job: Job, pid: int) -> None:
         except Ended as end:
             print(f"coevolve: {end}", flush=True)
         else:
-            raise CoevolveError(f"verl ended by itself after step {trainer.global_steps - 1}: see {Files(job.run).log}")
+            raise CoevolveError(
+                f"verl ended by itself after step {trainer.global_steps - 1}: see {Files(job.run).log}"
+            )
         finally:
             if logger := getattr(trainer, "logger", None):
                 logger.finish()

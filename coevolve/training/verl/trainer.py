@@ -129,11 +129,18 @@ class Trainer(PPOTrainerSync):
         self._phase("weights", self.global_steps)
         super().on_step_end()
 
-    def _compute_metrics(self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int) -> None:
+    def _compute_metrics(
+        self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         made = [task.origin.iteration > 0 for task in self._rows]
-        line = measures.line(global_steps, self._iteration, self._summaries, made, metrics, timing_raw)
-        with jsonl.writing(self.files.metrics), open(self.files.metrics, "ab", buffering=0) as stream:
+        line = measures.line(
+            global_steps, self._iteration, self._summaries, made, metrics, timing_raw
+        )
+        with (
+            jsonl.writing(self.files.metrics),
+            open(self.files.metrics, "ab", buffering=0) as stream,
+        ):
             stream.write(jsonl.encode(line))
 
     # Our own.
@@ -160,7 +167,9 @@ class Trainer(PPOTrainerSync):
         if not self._tasks:
             raise UsageError(f"{file}: no tasks to train on")
         if other := next((task for task in self._tasks if task.env != self.job.env), None):
-            raise UsageError(f"{file}: task {other.id} is of {other.env!r}, and this run plays {self.job.env!r}")
+            raise UsageError(
+                f"{file}: task {other.id} is of {other.env!r}, and this run plays {self.job.env!r}"
+            )
 
     def _write_ready(self, iteration: int, step: int) -> None:
         counts, last = measures.of_iteration(self.files.metrics, iteration)
@@ -168,9 +177,13 @@ class Trainer(PPOTrainerSync):
             iteration=iteration,
             step=step,
             weights=step,
-            addresses=[f"http://{address}/v1" for address in self.llm_server_manager.get_addresses()],
+            addresses=[
+                f"http://{address}/v1" for address in self.llm_server_manager.get_addresses()
+            ],
             model=self.config.actor_rollout_ref.model.path,
-            checkpoint=str((self.files.checkpoints / f"global_step_{step}").relative_to(self.files.run)),
+            checkpoint=str(
+                (self.files.checkpoints / f"global_step_{step}").relative_to(self.files.run)
+            ),
             counts=counts,
             metrics=last,
         )
@@ -184,7 +197,9 @@ class Trainer(PPOTrainerSync):
             if self.files.tasks(finished + 1).exists():
                 return
             if time.monotonic() > until:
-                raise Ended(f"no tasks for iteration {finished + 1} within {self.job.wait_timeout:g} s")
+                raise Ended(
+                    f"no tasks for iteration {finished + 1} within {self.job.wait_timeout:g} s"
+                )
             time.sleep(POLL)
         raise Ended(f"stopped after iteration {finished}")
 
@@ -203,7 +218,9 @@ class Trainer(PPOTrainerSync):
 
     def _checked(self, batch: Any) -> list[Summary]:
         """Summaries of the batch's rows. Raises CoevolveError where rows are lost, Unreachable where all are masked."""
-        found = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        found = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
         rows = [msgspec.convert(fields["coevolve"], Summary) for fields in found["extra_fields"]]
         wanted = self.job.batch * self.job.samples
         if len(rows) != wanted:

@@ -75,7 +75,9 @@ def parsed(text: str) -> Override:
     """Raises UsageError for what is no override."""
     key, equals, value = text.lstrip("+~").partition("=")
     if not key or not (equals or text.startswith("~")):
-        raise UsageError(f"after -- come overrides of verl's configuration, KEY=VALUE, not {text!r}")
+        raise UsageError(
+            f"after -- come overrides of verl's configuration, KEY=VALUE, not {text!r}"
+        )
     return Override(key, None if text.startswith("~") else value)
 
 
@@ -84,16 +86,27 @@ def check(texts: Iterable[str], own: Collection[str]) -> None:
     kept = sorted({*own, *FOLLOWS})
     for text in texts:
         key = parsed(text).key.replace("/", ".")
-        met = next((k for k in kept if k == key or k.startswith(f"{key}.") or key.startswith(f"{k}.")), None)
+        met = next(
+            (k for k in kept if k == key or k.startswith(f"{key}.") or key.startswith(f"{k}.")),
+            None,
+        )
         if met is None:
             continue
         what = key if met == key else f"{key} has to do with {met}, which"
         if met in FOLLOWS:
-            raise UsageError(f"{what} follows from {FOLLOWS[met]}: give that instead of an override")
-        raise UsageError(f"{what} is part of the objective or of the loop, and set by coevolve train itself")
+            raise UsageError(
+                f"{what} follows from {FOLLOWS[met]}: give that instead of an override"
+            )
+        raise UsageError(
+            f"{what} is part of the objective or of the loop, and set by coevolve train itself"
+        )
 
 
 def deciding(texts: Iterable[str]) -> dict[str, str]:
     """What the overrides say about the result, by key; the last word on a key counts, and `~` is a key taken away."""
     said = {override.key: override.value for override in map(parsed, texts)}
-    return {key: "~" if said[key] is None else said[key] for key in sorted(said) if not MACHINE.fullmatch(key)}
+    return {
+        key: "~" if said[key] is None else said[key]
+        for key in sorted(said)
+        if not MACHINE.fullmatch(key)
+    }

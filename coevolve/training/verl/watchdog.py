@@ -43,7 +43,11 @@ class Ended(CoevolveError):
 
     def __init__(self, failure: Failure, log: Path):
         first, *rest = failure.message.strip().splitlines() or [""]
-        many = f"{first.strip()[:LONGEST]} … {rest[-1].strip()[:LONGEST]} (log: {log})" if rest else first
+        many = (
+            f"{first.strip()[:LONGEST]} … {rest[-1].strip()[:LONGEST]} (log: {log})"
+            if rest
+            else first
+        )
         super().__init__(many)
         known = {int(code): code for code in Exit}
         self.exit = known.get(failure.exit, Exit.FAILED)
@@ -86,7 +90,9 @@ class Watch:
 
     def until_ended(self) -> None:
         """Blocks until the child, which was told to, has ended; helps where it does not."""
-        if not child_process.until(lambda: not self._lives(), min(child_process.GRACE, self._stall)):
+        if not child_process.until(
+            lambda: not self._lives(), min(child_process.GRACE, self._stall)
+        ):
             child_process.terminate(self._files)
         child_process.terminate(self._files, 0)
 
@@ -149,7 +155,9 @@ class Watch:
             )
         killed = code is not None and code < 0
         how = f"was killed by signal {-code}" if killed else "died"
-        said = f"the last of its log: {last_error(self._files)}" if killed else last_error(self._files)
+        said = (
+            f"the last of its log: {last_error(self._files)}" if killed else last_error(self._files)
+        )
         full = no_space(self._files)
         kind = WriteFailed if full else CoevolveError
         return kind(
@@ -183,7 +191,8 @@ def log_tail(files: Files, lines: int = QUOTED) -> list[str]:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = r"(?:\([^)]*pid=[^)]*\) )?"
 _ERROR = re.compile(
-    _PREFIX + r"((?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b|(?:ERROR|FATAL|Fatal)\b|E\d{4} ).*)"
+    _PREFIX
+    + r"((?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b|(?:ERROR|FATAL|Fatal)\b|E\d{4} ).*)"
 )
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _BAR = re.compile(r"\d+%\|")

@@ -88,14 +88,21 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
     child = start(msgspec.structs.replace(job, attempt=2))
     try:
         third = wait_for(lambda: read(files.ready(3), Ready), child, files)
-        refusals = [post(f"{third.addresses[0]}/chat/completions", {"model": third.model, **body}) for body in BAD]
-        jsonl.write(files.tasks(4), [_refused(task) if n % 2 else task for n, task in enumerate(tasks[1])])
+        refusals = [
+            post(f"{third.addresses[0]}/chat/completions", {"model": third.model, **body})
+            for body in BAD
+        ]
+        jsonl.write(
+            files.tasks(4), [_refused(task) if n % 2 else task for n, task in enumerate(tasks[1])]
+        )
         ended = child.wait(timeout=900)
     finally:
         kill(child, job.run)
     failure = read(files.error, Failure)
     answer = [body for _, body in (greedy, models)]
-    return LongRun(files, job, tasks, first, second, *answer, left, killed_at, third, refusals, ended, failure)
+    return LongRun(
+        files, job, tasks, first, second, *answer, left, killed_at, third, refusals, ended, failure
+    )
 
 
 BAD = [

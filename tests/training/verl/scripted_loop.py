@@ -69,7 +69,9 @@ class Scripted:
             ids.append(self.tokenizer.eos_token_id)
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = [-0.01 * (1 + len(prompt_ids) + n) for n in range(len(ids))]
-        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields={"global_steps": VERSION, **_versions()})
+        return TokenOutput(
+            token_ids=ids, log_probs=logprobs, extra_fields={"global_steps": VERSION, **_versions()}
+        )
 
 
 def _versions():
@@ -84,11 +86,15 @@ def main():
     ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False)
     tq.init(config.transfer_queue)
     manager = AgentLoopManagerTQ.create(
-        config=config, llm_client=Scripted(JOB.model), teacher_client=None, reward_loop_worker_handles=None
+        config=config,
+        llm_client=Scripted(JOB.model),
+        teacher_client=None,
+        reward_loop_worker_handles=None,
     )
     tasks = [line.record for line in jsonl.read([TASKS], Task)]
     rows = [
-        {"raw_prompt": [], "index": n, "extra_info": packed(task, 1, "scripted", 0)} for n, task in enumerate(tasks)
+        {"raw_prompt": [], "index": n, "extra_info": packed(task, 1, "scripted", 0)}
+        for n, task in enumerate(tasks)
     ]
     batch = collate_fn(rows)
     uids = [f"u{n}" for n in range(len(tasks))]
@@ -120,18 +126,31 @@ def write(tasks):
     columns = {name: list(data[name].unbind()) for name in FIELDS}
     padded = data.select("response_mask", "rm_scores").to_padded_tensor(0)
     groups = np.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
-    advantages, _ = get_adv_estimator_fn(own.ESTIMATOR)(padded["rm_scores"], padded["response_mask"], groups)
+    advantages, _ = get_adv_estimator_fn(own.ESTIMATOR)(
+        padded["rm_scores"], padded["response_mask"], groups
+    )
     with open(OUT, "w") as out:
         for n, key in enumerate(keys):
             uid, session, _ = key.split("_")
             row = {name: column[n].tolist() for name, column in columns.items()}
             row |= {"task": tasks[int(uid[1:])].id, "session": int(session), "tag": listed[key]}
             row |= {"advantages": advantages[n][: len(row["response_mask"])].tolist()}
-            row |= {"summary": dict(data["extra_fields"][n])["coevolve"], "status": listed[uid]["status"]}
+            row |= {
+                "summary": dict(data["extra_fields"][n])["coevolve"],
+                "status": listed[uid]["status"],
+            }
             out.write(json.dumps(row) + "\n")
 
 
-FIELDS = ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "input_ids", "position_ids")
+FIELDS = (
+    "prompts",
+    "responses",
+    "response_mask",
+    "rollout_log_probs",
+    "rm_scores",
+    "input_ids",
+    "position_ids",
+)
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,10 @@ from coevolve import jsonl
 from coevolve.records import Call, Rollout, Start, Task, Verifier, task_id
 from coevolve.training.verl.files import Files
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]  # a busy machine takes minutes to start Ray
+pytestmark = [
+    pytest.mark.verl,
+    pytest.mark.timeout(1800),
+]  # a busy machine takes minutes to start Ray
 
 HERE = Path(__file__).parent
 ENV = f"{sys.executable} {HERE / 'trouble.py'}"
@@ -45,20 +48,26 @@ SCRIPTS = {
     "long": ["done"],
 }
 """Replies by the last word of the task; each session of the group says the same."""
-MIXED = {
-    "mixed": [[TEA, "done"], ["done"], [""]],
-    "lonely": [[TEA, "done"], [""], [""]],
-}
+MIXED = {"mixed": [[TEA, "done"], ["done"], [""]], "lonely": [[TEA, "done"], [""], [""]]}
 """Replies of the sessions of a group: one right, one wrong, one lost; one right, two lost."""
 
 
 def task(name: str) -> Task:
     """A task that wants tea, twice in `turns`, in a state and of a length that suit its name."""
     start = Start(name={"closed": "closed", "ill": "ill grader"}.get(name, "default"))
-    query = [f"{'please ' * 12 if name == 'long' else ''}buy {name}", *(["and now"] if name == "turns" else [])]
+    query = [
+        f"{'please ' * 12 if name == 'long' else ''}buy {name}",
+        *(["and now"] if name == "turns" else []),
+    ]
     wanted = [[] if name in ("single", "cut", "ill", "long") else [Call("add", {"item": "tea"})]]
     wanted += [[] for _ in query[1:]]
-    return Task(id=task_id(ENV, start, query, wanted, Verifier()), env=ENV, query=query, solution=wanted, start=start)
+    return Task(
+        id=task_id(ENV, start, query, wanted, Verifier()),
+        env=ENV,
+        query=query,
+        solution=wanted,
+        start=start,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +84,12 @@ def played(tokenizer, tmp_path_factory, make_job):
     tiny_models.llama(len(tokenizer), context=512).save_pretrained(model)
     scripts = {name: [replies] * SAMPLES for name, replies in SCRIPTS.items()} | MIXED
     tasks = {name: task(name) for name in scripts}
-    sizes = {"batch": len(tasks), "samples": SAMPLES, "max_prompt_tokens": PROMPT, "max_tokens": WHOLE}
+    sizes = {
+        "batch": len(tasks),
+        "samples": SAMPLES,
+        "max_prompt_tokens": PROMPT,
+        "max_tokens": WHOLE,
+    }
     limits = {"max_turn_tokens": REPLY, "call_timeout": 1.0, "episode_timeout": 15.0, "workers": 4}
     job = make_job(folder / "run", model, env=ENV, steps=1, **sizes, **limits)
     (folder / "job.json").write_bytes(msgspec.json.encode(job))
@@ -84,9 +98,17 @@ def played(tokenizer, tmp_path_factory, make_job):
     (folder / "scripts.json").write_text(json.dumps(scripts))
     jsonl.write(folder / "tasks.jsonl", tasks.values())
     names = ("job.json", "scripts.json", "tasks.jsonl", "rows.jsonl")
-    command = [sys.executable, str(HERE / "scripted_loop.py"), *(str(folder / name) for name in names)]
+    command = [
+        sys.executable,
+        str(HERE / "scripted_loop.py"),
+        *(str(folder / name) for name in names),
+    ]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=900, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
@@ -100,7 +122,9 @@ def played(tokenizer, tmp_path_factory, make_job):
     return found, {(by_id[r.task_id], r.sample): r for r in records}, len(records)
 
 
-def expected(tokenizer, name: str, said: list[str], heard: list[str]) -> tuple[list[int], list[int], list[int]]:
+def expected(
+    tokenizer, name: str, said: list[str], heard: list[str]
+) -> tuple[list[int], list[int], list[int]]:
     """Prompt, response and mask of a conversation in the plain template, where `heard` stands between the replies."""
     prompt = tokenizer.encode(f"<|user|>buy {name}<|end|><|assistant|>")
     ids, mask = [], []
@@ -142,8 +166,13 @@ def test_a_reply_that_cannot_be_read_is_a_step(played, tokenizer):
     record = records["misread", 0]
     assert record.steps[0].error == "bad_json"
     hint = record.messages[2]["content"]
-    _, response, mask = expected(tokenizer, "misread", SCRIPTS["misread"], [f"<|tool|>{hint}", '<|tool|>{"ok": 1}'])
-    assert (rows["misread"][0]["responses"], rows["misread"][0]["response_mask"]) == (response, mask)
+    _, response, mask = expected(
+        tokenizer, "misread", SCRIPTS["misread"], [f"<|tool|>{hint}", '<|tool|>{"ok": 1}']
+    )
+    assert (rows["misread"][0]["responses"], rows["misread"][0]["response_mask"]) == (
+        response,
+        mask,
+    )
 
 
 @pytest.mark.parametrize("name", ["hanging", "crashing"])
@@ -155,7 +184,11 @@ def test_a_policy_that_breaks_the_environment_has_failed(played, tokenizer, name
         record = records[name, session]
         assert (record.stop_reason, record.success) == ("policy_fault", False)
         assert record.error == {"hanging": "timeout", "crashing": "died"}[name]
-        assert (row["responses"], row["response_mask"], sum(row["rm_scores"])) == (response, mask, 0)
+        assert (row["responses"], row["response_mask"], sum(row["rm_scores"])) == (
+            response,
+            mask,
+            0,
+        )
 
 
 def test_limits_of_tokens(played, tokenizer):
@@ -164,10 +197,14 @@ def test_limits_of_tokens(played, tokenizer):
     assert records["cut", 0].stop_reason == records["full", 0].stop_reason == "max_tokens"
     assert rows["cut"][0]["responses"] == tokenizer.encode("x" * REPLY)
     assert rows["cut"][0]["response_mask"] == [1] * REPLY
-    _, response, mask = expected(tokenizer, "full", [TEA] * 4, [f'<|tool|>{{"ok": {n}}}' for n in (1, 2, 3)])
+    _, response, mask = expected(
+        tokenizer, "full", [TEA] * 4, [f'<|tool|>{{"ok": {n}}}' for n in (1, 2, 3)]
+    )
     assert (rows["full"][0]["responses"], rows["full"][0]["response_mask"]) == (response, mask)
     assert (
-        len(response) < WHOLE - PROMPT <= len(response) + len(tokenizer.encode('<|tool|>{"ok": 4}<|end|><|assistant|>'))
+        len(response)
+        < WHOLE - PROMPT
+        <= len(response) + len(tokenizer.encode('<|tool|>{"ok": 4}<|end|><|assistant|>'))
     )
 
 
@@ -188,7 +225,11 @@ def test_faults_of_the_infrastructure_are_masked(played, name, reason):
     assert len(rows[name]) == SAMPLES
     for session, row in enumerate(rows[name]):
         assert len(row["responses"]) == 1
-        assert (row["response_mask"], row["rollout_log_probs"], row["advantages"]) == ([0], [0.0], [0.0])
+        assert (row["response_mask"], row["rollout_log_probs"], row["advantages"]) == (
+            [0],
+            [0.0],
+            [0.0],
+        )
         record = records[name, session]
         assert record.stop_reason == row["summary"]["stop_reason"] == "env_error"
         assert reason in record.error
@@ -208,7 +249,9 @@ def test_advantages_leave_masked_rows_out(played):
     rows, _, _ = played
     right, wrong, lost = (row["advantages"] for row in rows["mixed"])
     half = 0.5**0.5  # (1 − 0.5) / std of (1, 0) with n − 1
-    own = [value for value, mask in zip(right, rows["mixed"][0]["response_mask"], strict=True) if mask]
+    own = [
+        value for value, mask in zip(right, rows["mixed"][0]["response_mask"], strict=True) if mask
+    ]
     assert own == pytest.approx([half] * len(own), rel=1e-5)
     assert set(right) == {own[0], 0.0}
     assert wrong == pytest.approx([-half] * len(wrong), rel=1e-5)
@@ -222,7 +265,9 @@ def test_no_group_is_short(played):
     for name, group in rows.items():
         assert [row["session"] for row in group] == list(range(SAMPLES)), name
         assert {row["status"] for row in group} == {"finished"}
-        assert all(row["tag"]["min_global_steps"] == row["tag"]["max_global_steps"] == 7 for row in group)
+        assert all(
+            row["tag"]["min_global_steps"] == row["tag"]["max_global_steps"] == 7 for row in group
+        )
     assert count == len(records) == len(rows) * SAMPLES
 
 

@@ -26,7 +26,13 @@ COUNT = '{"name":"count","arguments":{}}'
 def task(start: str = "default") -> Task:
     query, wanted = ["buy tea"], [[Call("add", {"item": "tea"})]]
     of = Start(name=start)
-    return Task(id=task_id(ENV, of, query, wanted, Verifier()), env=ENV, query=query, solution=wanted, start=of)
+    return Task(
+        id=task_id(ENV, of, query, wanted, Verifier()),
+        env=ENV,
+        query=query,
+        solution=wanted,
+        start=of,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +121,9 @@ def test_a_dead_engine_is_named_in_one_line(player, tokenizer):
     """An engine's error comes with a traceback of another process; the record has its last line, and trains nothing."""
 
     async def generate(ids, most, key):
-        raise RuntimeError("ray::Server.generate() (pid=7)\n  File engine.py, line 5\nEngineDeadError: out of memory")
+        raise RuntimeError(
+            "ray::Server.generate() (pid=7)\n  File engine.py, line 5\nEngineDeadError: out of memory"
+        )
 
     played = asyncio.run(player().play(task(), PLACE, generate))
     assert (played.rollout.stop_reason, played.mask) == ("env_error", [0])
@@ -131,7 +139,9 @@ def test_a_record_that_cannot_be_written_is_said(player, tokenizer):
         asyncio.run(one.play(task(), PLACE, saying(tokenizer, "done")))
 
 
-def test_an_environment_that_cannot_start_masks_and_is_tried_again(player, tokenizer, tmp_path, make_job):
+def test_an_environment_that_cannot_start_masks_and_is_tried_again(
+    player, tokenizer, tmp_path, make_job
+):
     """Without an environment each episode is a masked record; when it is there, the next one plays."""
     script = tmp_path / "later.py"
     job = make_job(tmp_path / "run", "any", f"{sys.executable} {script}")
@@ -159,13 +169,19 @@ def test_an_environment_is_not_given_more_sessions_than_it_bears(player, tokeniz
             pool.description, limits=msgspec.structs.replace(pool.description.limits, sessions=2)
         )
         policies = [saying(tokenizer, COUNT, COUNT, "done") for _ in range(6)]
-        return await asyncio.gather(*(one.play(task(), PLACE._replace(session=n), p) for n, p in enumerate(policies)))
+        return await asyncio.gather(
+            *(one.play(task(), PLACE._replace(session=n), p) for n, p in enumerate(policies))
+        )
 
-    seen = {int(step.observation) for played in asyncio.run(play()) for step in played.rollout.steps}
+    seen = {
+        int(step.observation) for played in asyncio.run(play()) for step in played.rollout.steps
+    }
     assert max(seen) == 2
 
 
-@pytest.mark.parametrize("template", [tiny_models.PLAIN, tiny_models.CHATML], ids=["plain", "chatml"])
+@pytest.mark.parametrize(
+    "template", [tiny_models.PLAIN, tiny_models.CHATML], ids=["plain", "chatml"]
+)
 def test_tokens_are_the_templates_own(tmp_path, make_job, template):
     """Where a template only appends, an episode's tokens are those of its rendering as a whole, newlines and tools included."""
     tokenizer = tiny_models.tokenizer(template)
@@ -193,6 +209,9 @@ def test_prompt_lengths_are_those_that_are_played(player, tokenizer, tmp_path):
     played = asyncio.run(player().play(task(), PLACE, saying(tokenizer, "done")))
     with Pool(ENV) as pool:
         lengths = prompt_lengths(
-            [task(), task("closed")], pool, tokenizer_here(str(tmp_path / "model")), style("tools").name
+            [task(), task("closed")],
+            pool,
+            tokenizer_here(str(tmp_path / "model")),
+            style("tools").name,
         )
     assert lengths == [len(played.prompt_ids), None]

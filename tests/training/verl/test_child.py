@@ -17,7 +17,10 @@ from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Rollout
 from coevolve.training import batches
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]  # a busy machine takes minutes to start Ray
+pytestmark = [
+    pytest.mark.verl,
+    pytest.mark.timeout(1800),
+]  # a busy machine takes minutes to start Ray
 
 
 def rollouts(run, iteration):
@@ -48,7 +51,11 @@ def test_iterations_have_their_own_tasks(long_run):
         assert len(played) == job.steps * job.batch * job.samples
         for step in range((iteration - 1) * job.steps, iteration * job.steps):
             plan = batches.plan(
-                long_run.tasks[iteration], seed=0, step=step, size=job.batch, newest_share=job.newest_share
+                long_run.tasks[iteration],
+                seed=0,
+                step=step,
+                size=job.batch,
+                newest_share=job.newest_share,
             )
             wanted = Counter(task.id for task in plan.tasks)
             found = Counter(r.task_id for r in played.values() if r.step == step)
@@ -90,10 +97,20 @@ def test_there_is_something_to_learn(long_run):
 def test_each_boundary_says_where_the_policy_is(long_run):
     """READY.json names step, weights, checkpoint, addresses and counts; the checkpoint is a Hugging Face directory."""
     for iteration, ready in enumerate((long_run.first, long_run.second, long_run.third), 1):
-        assert (ready.iteration, ready.step, ready.weights) == (iteration, 2 * iteration, 2 * iteration)
+        assert (ready.iteration, ready.step, ready.weights) == (
+            iteration,
+            2 * iteration,
+            2 * iteration,
+        )
         assert ready.checkpoint == f"verl/checkpoints/global_step_{2 * iteration}"
-        assert (long_run.files.run / ready.checkpoint / "actor" / "huggingface" / "config.json").exists()
-        assert ready.counts["episodes"] == 48 == sum(n for name, n in ready.counts.items() if name != "episodes")
+        assert (
+            long_run.files.run / ready.checkpoint / "actor" / "huggingface" / "config.json"
+        ).exists()
+        assert (
+            ready.counts["episodes"]
+            == 48
+            == sum(n for name, n in ready.counts.items() if name != "episodes")
+        )
         assert ready.metrics["step"] == 2 * iteration
     assert long_run.first.addresses == long_run.second.addresses != long_run.third.addresses
 
@@ -128,12 +145,18 @@ def test_each_step_moves_the_weights(long_run, laptop_policy):
 
 def test_it_learns(long_run, laptop_policy):
     """On the tasks of all three iterations the last checkpoint succeeds more often than the model that the run began with."""
-    tasks = [msgspec.structs.replace(task, env="desk") for some in long_run.tasks.values() for task in some]
+    tasks = [
+        msgspec.structs.replace(task, env="desk")
+        for some in long_run.tasks.values()
+        for task in some
+    ]
 
     def success(model):
         policy = make_policy(str(model), max_tokens=224, max_turn_tokens=48)
         with Pool("desk") as pool:
-            return sum(rollout.success for rollout in rollouts_of(tasks, policy, pool, samples=4)) / (4 * len(tasks))
+            return sum(
+                rollout.success for rollout in rollouts_of(tasks, policy, pool, samples=4)
+            ) / (4 * len(tasks))
 
     before, after = success(laptop_policy), success(huggingface(long_run, 6))
     print(f"success {before:.2f} before, {after:.2f} after six steps")
@@ -152,7 +175,8 @@ def test_it_goes_on_where_it_was_killed(long_run):
     steps = {line.record.step for file in repeated for line in jsonl.read([str(file)], Rollout)}
     assert steps == {5}
     state = torch.load(
-        long_run.files.checkpoints / "global_step_6" / "actor" / "optim_world_size_1_rank_0.pt", weights_only=False
+        long_run.files.checkpoints / "global_step_6" / "actor" / "optim_world_size_1_rank_0.pt",
+        weights_only=False,
     )
     assert {float(entry["step"]) for entry in state["state"].values()} == {6.0}
 
@@ -160,7 +184,9 @@ def test_it_goes_on_where_it_was_killed(long_run):
 def test_requests_that_are_none_are_refused_in_words(long_run):
     """The HTTP server answers 400, or 404 for another model, and says why; one that is too long in OpenAI's words."""
     assert [status for status, _ in long_run.refusals] == [400, 400, 400, 400, 404]
-    nothing, listless, long, warm, other = (answer["error"]["message"] for _, answer in long_run.refusals)
+    nothing, listless, long, warm, other = (
+        answer["error"]["message"] for _, answer in long_run.refusals
+    )
     assert "messages" in nothing and "messages" in listless
     assert "maximum context length" in long
     assert "temperature" in warm

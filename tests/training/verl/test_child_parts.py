@@ -17,14 +17,30 @@ from coevolve.training.verl.measures import Summary
 
 
 def row(group, success, reason="done"):
-    return Summary(group, reason, None, success, float(success), 2, 1, 30, 10, 0 if reason == "env_error" else 10)
+    return Summary(
+        group,
+        reason,
+        None,
+        success,
+        float(success),
+        2,
+        1,
+        30,
+        10,
+        0 if reason == "env_error" else 10,
+    )
 
 
 def test_a_line_counts_what_was_trained():
     """Masked rollouts are outside reward and success; a group is informative where its other rewards differ."""
     rows = [row("a", True), row("a", False), row("b", True), row("b", False, "env_error")]
     line = measures.line(
-        3, 2, rows, [True, False], {"actor/grad_norm": 0.5, "x": float("nan"), "y": "text"}, {"gen": 1.5}
+        3,
+        2,
+        rows,
+        [True, False],
+        {"actor/grad_norm": 0.5, "x": float("nan"), "y": "text"},
+        {"gen": 1.5},
     )
     assert (line["step"], line["iteration"], line["groups"], line["made_share"]) == (3, 2, 2, 0.5)
     assert line["reward_mean"] == line["success_mean"] == pytest.approx(2 / 3)
@@ -33,7 +49,12 @@ def test_a_line_counts_what_was_trained():
     assert line["stop_reasons"] == {"done": 3, "env_error": 1}
     assert (line["update_tokens"], line["sampled_tokens"], line["grad_norm"]) == (30, 40, 0.5)
     assert line["verl"] == {"actor/grad_norm": 0.5}
-    assert (line["updated"], line["kl"], line["seconds_rollout"], line["other_weights"]) == (True, None, 1.5, 0)
+    assert (line["updated"], line["kl"], line["seconds_rollout"], line["other_weights"]) == (
+        True,
+        None,
+        1.5,
+        0,
+    )
 
 
 def test_other_weights_are_counted(tmp_path):
@@ -48,7 +69,12 @@ def test_other_weights_are_counted(tmp_path):
 def test_an_iterations_counts_take_the_last_attempt(tmp_path):
     """A step that was trained twice counts once, with its last numbers; what a killed process left of a line counts nothing."""
     first = {"step": 1, "iteration": 1, "stop_reasons": {"done": 3, "env_error": 1}}
-    lines = [first, {**first, "stop_reasons": {"done": 4}}, {**first, "step": 2}, {**first, "step": 3, "iteration": 2}]
+    lines = [
+        first,
+        {**first, "stop_reasons": {"done": 4}},
+        {**first, "step": 2},
+        {**first, "step": 3, "iteration": 2},
+    ]
     file = tmp_path / "metrics.jsonl"
     file.write_bytes(b"".join(map(jsonl.encode, lines)) + b'{"step":4,"itera\n{"step":5')
     counts, last = measures.of_iteration(file, 1)
@@ -88,7 +114,9 @@ def test_progress_is_what_moved(tmp_path):
 def test_a_child_without_a_job_says_so(tmp_path):
     """It ends with 1, and error.json holds the exit code and the line that the driver repeats."""
     done = subprocess.run(
-        [sys.executable, "-m", "coevolve.training.verl.main", str(tmp_path)], capture_output=True, text=True
+        [sys.executable, "-m", "coevolve.training.verl.main", str(tmp_path)],
+        capture_output=True,
+        text=True,
     )
     failure = read(Files(tmp_path).error, Failure)
     assert (done.returncode, failure.exit) == (1, 69)
@@ -103,7 +131,9 @@ def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
 
     def train(job):
         write(files.error, own_words)
-        raise Unreachable("ray::TaskRunner.run()\n  File ...\nUnreachable: all 6 rollouts of a step met faults")
+        raise Unreachable(
+            "ray::TaskRunner.run()\n  File ...\nUnreachable: all 6 rollouts of a step met faults"
+        )
 
     monkeypatch.setattr(main, "_train", train)
     monkeypatch.setattr(own, "environment", lambda job: {})
@@ -128,7 +158,13 @@ def test_what_vllm_needs_on_a_cpu(make_job, tmp_path):
     with_vllm = msgspec.structs.replace(job, overrides=[*job.overrides, *chosen])
     more = [text for text in own.overrides(with_vllm) if text not in own.overrides(job)]
     assert (own.engine(job), own.engine(with_vllm)) == (own.CPU_ROLLOUT, "vllm")
-    assert sum("worker_extension_cls=coevolve.training.verl.vllm_cpu.WorkerExtension" in text for text in more) == 1
+    assert (
+        sum(
+            "worker_extension_cls=coevolve.training.verl.vllm_cpu.WorkerExtension" in text
+            for text in more
+        )
+        == 1
+    )
     on_gpu = msgspec.structs.replace(with_vllm, device="cuda")
     assert own.overrides(on_gpu) == own.overrides(msgspec.structs.replace(job, device="cuda"))
 
@@ -139,7 +175,12 @@ def test_whose_cluster_it_is(make_job, tmp_path, monkeypatch, address):
     """Without RAY_ADDRESS Ray is the child's own, whatever else runs here; with it the child joins, and asks for nothing."""
     from omegaconf import OmegaConf
 
-    ray = {"num_cpus": 8, "num_gpus": 1, "include_dashboard": False, "runtime_env": {"env_vars": {"USER_SET": "1"}}}
+    ray = {
+        "num_cpus": 8,
+        "num_gpus": 1,
+        "include_dashboard": False,
+        "runtime_env": {"env_vars": {"USER_SET": "1"}},
+    }
     custom = {"rollout": {"custom": {"coevolve": {"job": "…"}}}}
     config = OmegaConf.create({"ray_kwargs": {"ray_init": ray}, "actor_rollout_ref": custom})
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -147,8 +188,13 @@ def test_whose_cluster_it_is(make_job, tmp_path, monkeypatch, address):
         monkeypatch.setenv("RAY_ADDRESS", address)
     main.add(config, make_job(tmp_path, "any"))
     found = OmegaConf.to_container(config.ray_kwargs.ray_init)
-    assert found.pop("runtime_env")["env_vars"].items() >= {"USER_SET": "1", "VERL_PLATFORM": "cpu"}.items()
-    assert found == ({} if address else {**{k: ray[k] for k in found if k != "address"}, "address": "local"})
+    assert (
+        found.pop("runtime_env")["env_vars"].items()
+        >= {"USER_SET": "1", "VERL_PLATFORM": "cpu"}.items()
+    )
+    assert found == (
+        {} if address else {**{k: ray[k] for k in found if k != "address"}, "address": "local"}
+    )
     assert ("num_cpus" in found) == (address is None)
 
 
@@ -160,8 +206,13 @@ def test_the_engine_names_its_weights(versions, other):
     from coevolve.training.verl import agent_loop
     from coevolve.training.verl.episodes import Played
 
-    rollout = Rollout(id="r", task_id="t", env="desk", group="g", sample=0, step=7, policy="p", stop_reason="done")
+    rollout = Rollout(
+        id="r", task_id="t", env="desk", group="g", sample=0, step=7, policy="p", stop_reason="done"
+    )
     played = Played(rollout, 1.0, [1, 2], [3, 4], [1, 1], [0.0, 0.0], 2, 0.1, 0.1)
     fields = agent_loop._output(played, versions).extra_fields
     assert fields["coevolve"]["other_weights"] is other
-    assert (fields["min_global_steps"], fields["max_global_steps"]) == (min(versions), max(versions))
+    assert (fields["min_global_steps"], fields["max_global_steps"]) == (
+        min(versions),
+        max(versions),
+    )

@@ -32,7 +32,15 @@ def rollouts(file: Path) -> list[Rollout]:
 
 
 def process(run, tasks_file, model, *more):
-    command = [sys.executable, str(Path(drive_verl.__file__)), str(run), str(tasks_file), str(model), SHOP, *more]
+    command = [
+        sys.executable,
+        str(Path(drive_verl.__file__)),
+        str(run),
+        str(tasks_file),
+        str(model),
+        SHOP,
+        *more,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -116,7 +124,9 @@ def test_driver_interrupted(run, model, tasks_file, number):
     """An interrupted driver takes its child along, and every process of the child; a rerun trains the iteration."""
     Path(f"{run}.plan").write_text("hang")
     running = process(run, tasks_file, model)
-    until(lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b""))
+    until(
+        lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b"")
+    )
     child = read(Files(run).child, Child)
     running.send_signal(number)
     time.sleep(0.5)
@@ -133,8 +143,12 @@ def test_a_step_played_twice(run, model):
     with pytest.raises(Exception, match="no room for the KV cache"):
         drive_verl.drive(run, TASKS, model, SHOP)
     made = rollouts(drive_verl.drive(run, TASKS, model, SHOP))
-    assert [r.policy for r in made] == ["attempt 2"] * 12  # no checkpoint inside the iteration: all steps were repeated
-    attempts = {json.loads(line)["attempt"] for line in (run / "metrics.jsonl").read_text().splitlines()}
+    assert [r.policy for r in made] == [
+        "attempt 2"
+    ] * 12  # no checkpoint inside the iteration: all steps were repeated
+    attempts = {
+        json.loads(line)["attempt"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    }
     assert attempts == {2}
 
 
@@ -142,7 +156,9 @@ def test_two_drivers(run, model, tasks_file):
     """The second driver of a run is told so, and does not disturb the first."""
     Path(f"{run}.plan").write_text("lively")
     running = process(run, tasks_file, model, "stall_timeout=600")
-    until(lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b""))
+    until(
+        lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b"")
+    )
     with pytest.raises(Partial, match="another process is training"):
         drive_verl.drive(run, TASKS, model, SHOP)
     assert child_process.alive(Files(run))
@@ -166,7 +182,10 @@ def test_refusals(run, model):
 def test_long_prompt(run, model):
     """A prompt over the limit is refused with the task's id and its length; nothing is written that would bind the run."""
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])
-    with pytest.raises(UsageError, match=r"task a-long-one: its prompt is \d\d tokens, above --max-prompt-tokens 64"):
+    with pytest.raises(
+        UsageError,
+        match=r"task a-long-one: its prompt is \d\d tokens, above --max-prompt-tokens 64",
+    ):
         drive_verl.drive(run, [*TASKS, long], model, SHOP)
     assert not (run / "config.json").exists() and not Files(run).tasks(1).exists()
     assert not child_process.alive(Files(run))
@@ -175,9 +194,16 @@ def test_long_prompt(run, model):
 def test_a_model_that_cannot_be_fetched(tmp_path):
     """An id that is not in the cache, and a hub that does not answer: said after one request, exit 69."""
     code = "from coevolve.training.verl.prompt_length import tokenizer_of; tokenizer_of('nobody/has-this')"
-    unreachable = {"HF_HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
+    unreachable = {
+        "HF_HOME": str(tmp_path),
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "HF_HUB_OFFLINE": "0",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **unreachable}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **unreachable},
     )
     assert "Unreachable: nobody/has-this: is no directory and not in the cache" in done.stderr
     assert "Retry" not in done.stderr
@@ -195,16 +221,24 @@ def test_old_checkpoints_go(run, model):
     """Children that were restarted lose track of older checkpoints; the driver keeps the newest ones only."""
     for _ in range(3):
         drive_verl.drive(run, TASKS, model, SHOP, restart=True, keep_checkpoints=2)
-    assert sorted(p.name for p in Files(run).checkpoints.glob("global_step_*")) == ["global_step_6", "global_step_9"]
+    assert sorted(p.name for p in Files(run).checkpoints.glob("global_step_*")) == [
+        "global_step_6",
+        "global_step_9",
+    ]
     assert (run / "policy" / "model.safetensors").read_text() == "weights 9"
 
 
 def test_other_options_of_a_living_child(run, model, capsys):
     """Options and overrides that would need another child are told to have no effect on the one that runs."""
     drive_verl.drive(run, TASKS, model, SHOP)
-    drive_verl.drive(run, TASKS, model, SHOP, workers=2, overrides=["trainer.logger=[console,wandb]"])
+    drive_verl.drive(
+        run, TASKS, model, SHOP, workers=2, overrides=["trainer.logger=[console,wandb]"]
+    )
     told = capsys.readouterr().err
-    assert "another workers, trainer.logger=[console,wandb]:" in told and "--stop this one first" in told
+    assert (
+        "another workers, trainer.logger=[console,wandb]:" in told
+        and "--stop this one first" in told
+    )
 
 
 def test_overrides_are_settings_of_the_run(run, model):
@@ -215,12 +249,17 @@ def test_overrides_are_settings_of_the_run(run, model):
     assert kept["algorithm.filter_groups.enable"] == "True" and "trainer.nnodes" not in kept
     for other, told in (
         ([], "algorithm.filter_groups.enable was 'True', here not given"),
-        (["algorithm.filter_groups.enable=False"], "algorithm.filter_groups.enable was 'True', here 'False'"),
+        (
+            ["algorithm.filter_groups.enable=False"],
+            "algorithm.filter_groups.enable was 'True', here 'False'",
+        ),
         ([*chosen, "+trainer.nonsense=1"], "trainer.nonsense was not given, here '1'"),
     ):
         with pytest.raises(UsageError, match=rf"other settings \({told}\)\."):
             drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=other)
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=[chosen[0], "trainer.nnodes=2"])
+    drive_verl.drive(
+        run, TASKS, model, SHOP, restart=True, overrides=[chosen[0], "trainer.nnodes=2"]
+    )
     assert Files(run).ready(2).exists()
 
 
@@ -236,7 +275,11 @@ def test_what_is_refused_binds_nothing(run, model):
     ):
         with pytest.raises(UsageError, match=told):
             drive_verl.drive(run, TASKS, model, SHOP, **how)
-        assert not (run / "config.json").exists() and not Files(run).tasks(1).exists() and not Files(run).log.exists()
+        assert (
+            not (run / "config.json").exists()
+            and not Files(run).tasks(1).exists()
+            and not Files(run).log.exists()
+        )
     drive_verl.drive(run, TASKS, model, SHOP)
     drive_verl.drive(run, TASKS, model, SHOP, check=refuse)  # the child lives, nothing is started
 
@@ -244,7 +287,10 @@ def test_what_is_refused_binds_nothing(run, model):
 def test_a_dry_stop(run, model):
     """`--stop --dry-run` says what would be ended, and ends nothing."""
     drive_verl.drive(run, TASKS, model, SHOP)
-    assert b"would be ended (it is waiting)" in command("train", "--run", run, "--stop", "--dry-run").stderr
+    assert (
+        b"would be ended (it is waiting)"
+        in command("train", "--run", run, "--stop", "--dry-run").stderr
+    )
     assert child_process.alive(Files(run))
     command("train", "--run", run, "--stop")
     assert b"no trainer is running" in command("train", "--run", run, "--stop", "--dry-run").stderr
@@ -253,7 +299,10 @@ def test_a_dry_stop(run, model):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--backend", "verl", "--preset", "cpu", "--lora-rank", "4"], "--lora-rank is an option of --backend local"),
+        (
+            ["--backend", "verl", "--preset", "cpu", "--lora-rank", "4"],
+            "--lora-rank is an option of --backend local",
+        ),
         (["--preset", "cpu"], "--preset is an option of --backend verl"),
         (["--", "trainer.nnodes=2"], "they need --backend verl"),
         (["--backend", "both"], "--backend takes local or verl"),
@@ -280,7 +329,10 @@ def test_stop_where_nothing_runs(tmp_path):
 def test_a_run_of_the_other_backend(run, model):
     """A run of this backend cannot go on with the local one, and that is what is said."""
     drive_verl.drive(run, TASKS, model, SHOP, restart=True)
-    for more, told in (([], b"was begun with --backend verl"), (["--model", model], b"backend was 'verl'")):
+    for more, told in (
+        ([], b"was begun with --backend verl"),
+        (["--model", model], b"backend was 'verl'"),
+    ):
         options = ["--run", run, "--env", SHOP, *more]
         done = command("train", "-", *options, stdin=jsonl.encode(TASKS[0]), check=False)
         assert done.returncode == 2 and told in done.stderr
@@ -296,10 +348,18 @@ def test_dead_engines_at_the_boundary(run, model, capsys, monkeypatch, how):
     assert read(files.child, Child).attempt == 1
     ready = read(files.ready(2), Ready)
     server = ready.addresses[0].removesuffix("/v1")
-    other, dead = f"{server}/other/v1", "http://127.0.0.1:9/v1" if how == "gone" else f"{server}/ill/v1"
-    assert replicas.silent(msgspec.structs.replace(ready, addresses=[other])) is None  # no such route, but a server
+    other, dead = (
+        f"{server}/other/v1",
+        "http://127.0.0.1:9/v1" if how == "gone" else f"{server}/ill/v1",
+    )
+    assert (
+        replicas.silent(msgspec.structs.replace(ready, addresses=[other])) is None
+    )  # no such route, but a server
     write(files.ready(2), msgspec.structs.replace(ready, addresses=[*ready.addresses, dead]))
     capsys.readouterr()
     assert {r.policy for r in rollouts(drive_verl.drive(run, TASKS, model, SHOP))} == {"attempt 2"}
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "engine" in line)
-    assert dead in line and "the trainer was ended, and another one goes on from the last checkpoint" in line
+    assert (
+        dead in line
+        and "the trainer was ended, and another one goes on from the last checkpoint" in line
+    )

@@ -37,20 +37,40 @@ class Run:
         self.path, self.files = folder / "run", Files(folder / "run")
         self.stuck, self.model, self._overrides = folder / "stuck", model, overrides
         self.env = f"{sys.executable} {HERE / 'stuck_desk.py'} {self.stuck}"
-        self._environment = {**os.environ, "COEVOLVE_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", **environment}
+        self._environment = {
+            **os.environ,
+            "COEVOLVE_HOME": str(folder / "home"),
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        }
         self._folder = folder
 
     def tasks(self, number: int) -> list[Task]:
         with Pool("desk") as pool:
             own = [task for task in pool.tasks("dev") if task.kind.startswith(("bank", "mail"))]
-        return [msgspec.structs.replace(task, env=self.env) for task in own[number * 8 : number * 8 + 8]]
+        return [
+            msgspec.structs.replace(task, env=self.env) for task in own[number * 8 : number * 8 + 8]
+        ]
 
     def train(self, number: int, *options: object) -> subprocess.CompletedProcess:
         file = self._folder / f"tasks.{number}.jsonl"
         jsonl.write(file, self.tasks(number))
-        fixed = ["--env", self.env, "--backend", "verl", "--preset", "cpu", "--run", self.path, "--model", self.model]
+        fixed = [
+            "--env",
+            self.env,
+            "--backend",
+            "verl",
+            "--preset",
+            "cpu",
+            "--run",
+            self.path,
+            "--model",
+            self.model,
+        ]
         more = ["--", *self._overrides] if self._overrides else []
-        return self.call("train", file, *fixed, *SIZE, *LENGTHS, "--iteration", number, *options, *more)
+        return self.call(
+            "train", file, *fixed, *SIZE, *LENGTHS, "--iteration", number, *options, *more
+        )
 
     def call(self, *arguments: object) -> subprocess.CompletedProcess:
         return command(*map(str, arguments), check=False, env=self._environment)
@@ -89,16 +109,38 @@ def story(tmp_path_factory, far_sighted) -> Story:
         assert first.returncode == 0, first.stderr.decode()
         child, served = read(run.files.child, Child), run.files.ready(1)
         explored = run.call(
-            "explore", "--env", "desk", "--mode", "curious", "--episodes", 1, "--steps", 3, "--model", served
+            "explore",
+            "--env",
+            "desk",
+            "--mode",
+            "curious",
+            "--episodes",
+            1,
+            "--steps",
+            3,
+            "--model",
+            served,
         )
-        asked = run.call("rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", served)
+        asked = run.call(
+            "rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", served
+        )
         run.stuck.touch()
         hung = run.train(2, "--stall-timeout", 20)
         left = child_process.processes(run.files)
         run.stuck.unlink()
         second, again = run.train(2), run.train(2)
         evaluated = run.call(
-            "evaluate", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", run.path / "policy", "--by", "none"
+            "evaluate",
+            "--env",
+            "desk",
+            "--split",
+            "dev",
+            "--limit",
+            4,
+            "--policy",
+            run.path / "policy",
+            "--by",
+            "none",
         )
         stopped = run.call("train", "--run", run.path, "--stop")
     finally:
@@ -116,9 +158,13 @@ def rollouts(done: subprocess.CompletedProcess) -> list[Rollout]:
 def test_stdout_is_the_iterations_rollouts(story):
     """Both iterations print the rollouts of their own tasks, step by step in the plan's order, and nothing else."""
     for number, done in ((1, story.first), (2, story.second)):
-        plan = batches.plan(story.run.tasks(number), seed=0, step=number - 1, size=4, newest_share=0.5)
+        plan = batches.plan(
+            story.run.tasks(number), seed=0, step=number - 1, size=4, newest_share=0.5
+        )
         made = rollouts(done)
-        assert [(r.task_id, r.sample) for r in made] == [(task.id, n) for task in plan.tasks for n in range(4)]
+        assert [(r.task_id, r.sample) for r in made] == [
+            (task.id, n) for task in plan.tasks for n in range(4)
+        ]
         assert {(r.iteration, r.step, r.policy.rpartition("@")[2]) for r in made} == {
             (number, number - 1, f"step-{number - 1}")
         }
@@ -144,7 +190,10 @@ def test_a_hanging_environment(story):
     """The watchdog ends the run within its limit, says where it hung, leaves nothing behind; the rerun completes."""
     told = story.hung.stderr.decode()
     assert story.hung.returncode == 75 and story.hung.stdout == b""
-    assert "no progress for 20 s (in phase rollout of iteration 2, 1 steps done)" in told and "child.log" in told
+    assert (
+        "no progress for 20 s (in phase rollout of iteration 2, 1 steps done)" in told
+        and "child.log" in told
+    )
     assert story.left == {}
     assert read(story.run.files.child, Child).attempt == story.child.attempt + 1 == 2
 
@@ -153,10 +202,14 @@ def test_what_is_left_for_others(story):
     """RUN/policy is a model that `evaluate` plays; metrics are one line a step; `--stop` ended the trainer."""
     assert story.evaluated.returncode == 0, story.evaluated.stderr.decode()
     assert json.loads(story.evaluated.stdout)["tasks"] == 4
-    lines = [json.loads(line) for line in (story.run.path / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (story.run.path / "metrics.jsonl").read_text().splitlines()
+    ]
     assert [(line["step"], line["iteration"]) for line in lines] == [(1, 1), (2, 2)]
     assert story.run.path.joinpath("policy").resolve().parts[-3] == "global_step_2"
-    assert b"the trainer was ended" in story.stopped.stderr and b"middle" not in story.stopped.stderr
+    assert (
+        b"the trainer was ended" in story.stopped.stderr and b"middle" not in story.stopped.stderr
+    )
 
 
 @pytest.mark.slow
@@ -169,7 +222,10 @@ def test_a_weight_update_that_never_ends(tmp_path, far_sighted):
         assert rollouts(run.train(1))
         flag.touch()
         hung = run.train(2, "--stall-timeout", 60)
-        assert hung.returncode == 75 and "(in phase weights of iteration 2, 2 steps done)" in hung.stderr.decode()
+        assert (
+            hung.returncode == 75
+            and "(in phase weights of iteration 2, 2 steps done)" in hung.stderr.decode()
+        )
         assert not child_process.processes(run.files)
         flag.unlink()
         assert {r.step for r in rollouts(run.train(2, "--restart-each-iteration"))} == {1}

@@ -24,7 +24,12 @@ SETTINGS = Settings(model="m", steps=2, batch=2, samples=2, max_prompt_tokens=1,
 
 def ready(step: int = 2) -> Ready:
     return Ready(
-        iteration=1, step=step, weights=step, addresses=[], model="m", checkpoint=f"verl/checkpoints/global_step_{step}"
+        iteration=1,
+        step=step,
+        weights=step,
+        addresses=[],
+        model="m",
+        checkpoint=f"verl/checkpoints/global_step_{step}",
     )
 
 
@@ -32,7 +37,15 @@ def record(step: int, task: int, sample: int, policy: str) -> bytes:
     """The rollout of the batch's task number `task`."""
     plan = batches.plan(TASKS, seed=0, step=step, size=2, newest_share=0.5).tasks
     return jsonl.encode(
-        Rollout(id="i", task_id=plan[task].id, env="desk", group="g", sample=sample, step=step, policy=policy)
+        Rollout(
+            id="i",
+            task_id=plan[task].id,
+            env="desk",
+            group="g",
+            sample=sample,
+            step=step,
+            policy=policy,
+        )
     )
 
 
@@ -57,7 +70,9 @@ def test_attempts_and_workers(files, tmp_path):
         record(1, 0, 0, "1a"),
         record(1, 0, 1, "1a")[:40],
     )
-    put(files, "0001-b-5.jsonl", record(0, 0, 1, "1b"), record(0, 1, 0, "1b"), record(1, 1, 1, "1b"))
+    put(
+        files, "0001-b-5.jsonl", record(0, 0, 1, "1b"), record(0, 1, 0, "1b"), record(1, 1, 1, "1b")
+    )
     put(files, "0002-a-9.jsonl", record(1, 1, 0, "2a"), record(1, 0, 1, "2a"))
     put(files, "0002-b-7.jsonl", record(1, 0, 0, "2b"), record(1, 1, 1, "2b"))
     export.gather(files, SETTINGS, TASKS, ready(), tmp_path / "out.jsonl")
@@ -100,10 +115,18 @@ def test_metrics(files, tmp_path):
     ]
     torn = b'{"step":2,"x":"to'
     files.metrics.write_bytes(
-        b"".join([*map(jsonl.encode, lines[:2]), torn + jsonl.encode({"step": 9}), *map(jsonl.encode, lines[2:])])
+        b"".join(
+            [
+                *map(jsonl.encode, lines[:2]),
+                torn + jsonl.encode({"step": 9}),
+                *map(jsonl.encode, lines[2:]),
+            ]
+        )
     )
     export.metrics(files, ready(2), tmp_path / "metrics.jsonl")
-    made = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
+    made = [
+        msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()
+    ]
     assert made == [{"step": 1, "x": "old"}, {"step": 2, "x": "new"}]
 
 
@@ -132,4 +155,7 @@ def test_a_newer_checkpoint_is_nobodys_to_remove(files):
     for step in (1, 2, 3):
         checkpoint(files, step)
     export.policy(state, files, ready(2), 1)
-    assert sorted(path.name for path in files.checkpoints.iterdir()) == ["global_step_2", "global_step_3"]
+    assert sorted(path.name for path in files.checkpoints.iterdir()) == [
+        "global_step_2",
+        "global_step_3",
+    ]

@@ -22,7 +22,9 @@ def server(tmp_path_factory):
     """The engine's name and its base URL."""
     from coevolve.training.verl.hf_rollout import Engine
 
-    engine = Engine(str(tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)), CONTEXT)
+    engine = Engine(
+        str(tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)), CONTEXT
+    )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -40,17 +42,29 @@ def ask(server, **changes) -> tuple[int, dict]:
 
 def test_an_answer(server):
     """One choice of at most as many tokens as were asked for; parameters at their defaults, nulls and a seed are no matter."""
-    status, answer = ask(server, n=1, stream=False, top_p=1.0, stop=None, seed=3, response_format={"type": "text"})
+    status, answer = ask(
+        server, n=1, stream=False, top_p=1.0, stop=None, seed=3, response_format={"type": "text"}
+    )
     assert status == 200 and answer["model"] == server[0].name
     assert answer["usage"]["completion_tokens"] <= 8
     parts = [
-        {"role": "user", "content": [{"type": "text", "text": "put tea "}, {"type": "text", "text": "on my list"}]}
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "put tea "},
+                {"type": "text", "text": "on my list"},
+            ],
+        }
     ]
-    assert ask(server, messages=parts)[1]["choices"] == ask(server)[1]["choices"] == answer["choices"]
+    assert (
+        ask(server, messages=parts)[1]["choices"] == ask(server)[1]["choices"] == answer["choices"]
+    )
     assert ask(server, temperature=1e-300)[1]["choices"] == answer["choices"]
     room = CONTEXT - answer["usage"]["prompt_tokens"]
     assert ask(server, max_tokens=room)[0] == 200
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{server[1]}/health", timeout=60) as told:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"{server[1]}/health", timeout=60
+    ) as told:
         assert told.status == 200
 
 
@@ -88,12 +102,22 @@ def test_refusals(server, changes, status, code, told):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"messages":[{"role":"user","content":"\\ud800"}]}']
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+    ],
 )
 def test_no_request(server, body):
     """Bytes that are no request are told so."""
     status, answer = get(f"{server[1]}/v1/chat/completions", body or b" ")
-    assert status == 400 and answer["error"]["message"].startswith("no chat completion is asked for")
+    assert status == 400 and answer["error"]["message"].startswith(
+        "no chat completion is asked for"
+    )
 
 
 def test_a_failing_engine(server, monkeypatch):

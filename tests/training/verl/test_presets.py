@@ -41,7 +41,11 @@ def test_the_papers_numbers():
     for name, (nodes, gpus) in BACKBONES.items():
         chosen = preset(name)
         assert {key: chosen.settings[key] for key in PAPER} == PAPER
-        assert chosen.overrides["trainer"] == {"nnodes": nodes, "n_gpus_per_node": gpus, "logger": ["console"]}
+        assert chosen.overrides["trainer"] == {
+            "nnodes": nodes,
+            "n_gpus_per_node": gpus,
+            "logger": ["console"],
+        }
         assert chosen.settings["model"].startswith("Qwen/Qwen")
     assert settings.presets() == sorted([*BACKBONES, "cpu"])
 
@@ -52,19 +56,44 @@ def test_it_composes(name):
     """verl composes and validates the preset, and what it understood is the paper's objective."""
     config = configuration(name)
     actor, rollout = config["actor_rollout_ref"]["actor"], config["actor_rollout_ref"]["rollout"]
-    assert config["algorithm"]["adv_estimator"] == own.ESTIMATOR and not config["algorithm"]["use_kl_in_reward"]
+    assert (
+        config["algorithm"]["adv_estimator"] == own.ESTIMATOR
+        and not config["algorithm"]["use_kl_in_reward"]
+    )
     assert not config["algorithm"]["filter_groups"]["enable"]
-    assert (actor["clip_ratio_low"], actor["clip_ratio_high"], actor["clip_ratio_c"]) == (0.2, 0.28, 3.0)
+    assert (actor["clip_ratio_low"], actor["clip_ratio_high"], actor["clip_ratio_c"]) == (
+        0.2,
+        0.28,
+        3.0,
+    )
     assert (actor["use_kl_loss"], actor["kl_loss_type"]) == (True, "low_var_kl")
-    assert (actor["loss_agg_mode"], actor["entropy_coeff"], actor["ppo_epochs"]) == ("token-mean", 0, 1)
+    assert (actor["loss_agg_mode"], actor["entropy_coeff"], actor["ppo_epochs"]) == (
+        "token-mean",
+        0,
+        1,
+    )
     assert actor["ppo_mini_batch_size"] == config["data"]["train_batch_size"]
-    assert actor["optim"]["weight_decay"] == 0.01 and actor["optim"]["clip_grad"] == actor["grad_clip"] == 1.0
+    assert (
+        actor["optim"]["weight_decay"] == 0.01
+        and actor["optim"]["clip_grad"] == actor["grad_clip"] == 1.0
+    )
     assert rollout["n"] == 8 and rollout["calculate_log_probs"] and rollout["top_p"] == 1.0
     if name in BACKBONES:
-        assert (actor["optim"]["lr"], actor["kl_loss_coef"], rollout["temperature"]) == (1e-6, 1e-3, 0.9)
-        assert rollout["prompt_length"] + rollout["response_length"] == rollout["max_model_len"] == 32768
+        assert (actor["optim"]["lr"], actor["kl_loss_coef"], rollout["temperature"]) == (
+            1e-6,
+            1e-3,
+            0.9,
+        )
+        assert (
+            rollout["prompt_length"] + rollout["response_length"]
+            == rollout["max_model_len"]
+            == 32768
+        )
         assert actor["ppo_max_token_len_per_gpu"] >= 32768 and rollout["name"] == "vllm"
-        assert rollout["engine_kwargs"]["vllm"] == {"enable_auto_tool_choice": True, "tool_call_parser": "hermes"}
+        assert rollout["engine_kwargs"]["vllm"] == {
+            "enable_auto_tool_choice": True,
+            "tool_call_parser": "hermes",
+        }
     else:
         assert (config["trainer"]["device"], rollout["name"]) == ("cpu", own.CPU_ROLLOUT)
 
@@ -104,9 +133,14 @@ def test_a_typo(tmp_path):
     ]
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks("desk", 2))
     options.append(tmp_path / "tasks.jsonl")
-    done = run("train", *options, "--dry-run", "--", "actor_rollout_ref.rollout.temprature=1", check=False)
+    done = run(
+        "train", *options, "--dry-run", "--", "actor_rollout_ref.rollout.temprature=1", check=False
+    )
     told = done.stderr.decode()
-    assert done.returncode == 2 and "Did you mean actor_rollout_ref.rollout.temperature?" in told.splitlines()[-1]
+    assert (
+        done.returncode == 2
+        and "Did you mean actor_rollout_ref.rollout.temperature?" in told.splitlines()[-1]
+    )
     assert "Traceback" not in told and not (tmp_path / "r").exists() and done.stdout == b""
 
 
@@ -149,10 +183,17 @@ def test_lengths_of_a_model_directory(tmp_path):
 def test_a_preset_of_ones_own(tmp_path):
     """A TOML file like the package's is a preset; what it must not hold is told; a misspelt name has a neighbour."""
     file = tmp_path / "mine.toml"
-    file.write_text('description = "mine"\n[settings]\nbatch = 4\n[overrides.trainer]\n"+new" = [1, "a b", true]\n')
+    file.write_text(
+        'description = "mine"\n[settings]\nbatch = 4\n[overrides.trainer]\n"+new" = [1, "a b", true]\n'
+    )
     chosen = preset(str(file))
     told = overrides(
-        resolve({"model": "m", **LENGTHS}, chosen), chosen, [], Path("/r"), save_every=1, keep_checkpoints=1
+        resolve({"model": "m", **LENGTHS}, chosen),
+        chosen,
+        [],
+        Path("/r"),
+        save_every=1,
+        keep_checkpoints=1,
     )
     assert told[0] == "+trainer.new=[1,'a b',True]" and "data.train_batch_size=4" in told
     file.write_text('description = "mine"\nsetings = {}\n')
@@ -169,9 +210,16 @@ def test_dry_run(tmp_path, monkeypatch):
     wanted = resolve({"model": "a/model"}, chosen)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    planned = preflight.plan(wanted, Options(chosen, ["ray_kwargs.ray_init.num_cpus=4"]), str(tmp_path / "run"), "desk")
+    planned = preflight.plan(
+        wanted, Options(chosen, ["ray_kwargs.ray_init.num_cpus=4"]), str(tmp_path / "run"), "desk"
+    )
     work = planned["work"]
-    assert (work["rollouts"], work["updates"], work["gpus"], work["checkpoint_gb"]) == (2560, 10, 8, 64.0)
+    assert (work["rollouts"], work["updates"], work["gpus"], work["checkpoint_gb"]) == (
+        2560,
+        10,
+        8,
+        64.0,
+    )
     assert work["tokens_at_most"] == 2560 * 32768
     assert any("4 CPU slots" in note for note in planned["notes"])
     assert any("no GPU is seen here" in note for note in planned["notes"])
@@ -194,7 +242,9 @@ def test_a_machine_without_gpus(tmp_path, monkeypatch):
     with pytest.raises(Unreachable, match="vllm is not installed.*no GPU is seen here"):
         preflight.refuse_at_once(_told("qwen3-4b", tmp_path)[1])
     with pytest.raises(Unreachable, match="sglang is not installed") as caught:
-        preflight.refuse_at_once(_told("qwen3-4b", tmp_path, "actor_rollout_ref.rollout.name=sglang")[1])
+        preflight.refuse_at_once(
+            _told("qwen3-4b", tmp_path, "actor_rollout_ref.rollout.name=sglang")[1]
+        )
     assert "vllm" not in str(caught.value)
     with pytest.raises(Unreachable, match="vllm is not installed") as caught:
         preflight.refuse_at_once(_told("cpu", tmp_path, "actor_rollout_ref.rollout.name='vllm'")[1])
@@ -229,8 +279,12 @@ def test_the_engines_are_verls():
     """The names are those of verl's registry in a process that has our plugin, and all are asynchronous."""
     code = "from verl.workers.rollout import base; import coevolve.training.verl.plugin; print(sorted(base._ROLLOUT_REGISTRY))"
     told = own.environment(_told("cpu", Path("/"))[1])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **told})
-    assert done.stdout.splitlines()[-1:] == [str(sorted((name, "async") for name in own.ENGINES))], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **told}
+    )
+    assert done.stdout.splitlines()[-1:] == [
+        str(sorted((name, "async") for name in own.ENGINES))
+    ], done.stderr
 
 
 @pytest.mark.verl
@@ -242,7 +296,9 @@ def test_a_machine_with_too_little(tmp_path, monkeypatch):
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda _: True)
-    with pytest.raises(Unreachable, match="2 GPUs are seen here.*asks for 8; 2 nodes: RAY_ADDRESS is not set"):
+    with pytest.raises(
+        Unreachable, match="2 GPUs are seen here.*asks for 8; 2 nodes: RAY_ADDRESS is not set"
+    ):
         preflight.refuse(*_told("qwen3-30b-a3b", tmp_path, "++ray_kwargs.ray_init.num_cpus=999"))
     with pytest.raises(Unreachable, match="Ray has 2 CPU slots"):
         preflight.refuse(*_told("cpu", tmp_path, "ray_kwargs.ray_init.num_cpus=2"))
@@ -253,7 +309,9 @@ def test_a_machine_with_too_little(tmp_path, monkeypatch):
 def test_the_command_on_a_machine_without_gpus(tmp_path):
     """`coevolve train` with a GPU preset ends with exit 69 before anything is written; its tasks' environment is checked first."""
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks("desk", 2))
-    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | {"PATH": str(tmp_path)}
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | {
+        "PATH": str(tmp_path)
+    }
     base = [
         "train",
         tmp_path / "tasks.jsonl",
@@ -267,7 +325,10 @@ def test_the_command_on_a_machine_without_gpus(tmp_path):
     done = run(*base, check=False, env=environment)
     assert done.returncode == 69 and b"no GPU is seen here" in done.stderr and done.stdout == b""
     assert not (tmp_path / "r" / "config.json").exists() and not (tmp_path / "r" / "verl").exists()
-    for env, told in (("bfcl", b"the tasks are of 'desk'"), ("nosuch", b"no environment and no program")):
+    for env, told in (
+        ("bfcl", b"the tasks are of 'desk'"),
+        ("nosuch", b"no environment and no program"),
+    ):
         done = run(*base, "--env", env, check=False, env=environment)
         assert done.returncode == 2 and told in done.stderr
 

@@ -29,10 +29,18 @@ def test_a_run_that_came_to_nothing(run, model):
     """A trainer that dies before its first episode binds neither settings nor tasks; what has decided something binds."""
     with pytest.raises(CoevolveError, match="died"):
         drive_verl.drive(
-            run, TASKS, model, SHOP, settings={"lr": 0.5}, command=(sys.executable, "-c", "raise SystemExit(1)")
+            run,
+            TASKS,
+            model,
+            SHOP,
+            settings={"lr": 0.5},
+            command=(sys.executable, "-c", "raise SystemExit(1)"),
         )
     assert json.loads((run / "config.json").read_text())["lr"] == 0.5
-    made = [line.record for line in jsonl.read([str(drive_verl.drive(run, TASKS[:3], model, SHOP))], Rollout)]
+    made = [
+        line.record
+        for line in jsonl.read([str(drive_verl.drive(run, TASKS[:3], model, SHOP))], Rollout)
+    ]
     assert {r.task_id for r in made} <= {task.id for task in TASKS[:3]}
     assert json.loads((run / "config.json").read_text())["lr"] == 1e-6
     driver.stop(str(run))
@@ -43,7 +51,11 @@ def test_a_run_that_came_to_nothing(run, model):
 def test_a_trainer_at_work_binds_its_run(run, model):
     """Before its first episode, too: the settings of a trainer that lives cannot be replaced."""
     drive_verl.drive(run, TASKS, model, SHOP)
-    for path in (Files(run).checkpoints, Files(run).tasks(1).parent / "episodes", run / "iterations"):
+    for path in (
+        Files(run).checkpoints,
+        Files(run).tasks(1).parent / "episodes",
+        run / "iterations",
+    ):
         shutil.rmtree(path)
     for file in (Files(run).metrics, run / "metrics.jsonl"):
         file.unlink()
@@ -55,7 +67,10 @@ def test_the_environment_comes_before_the_configuration(run, model):
     """What is seen at once is asked first, then the environment, and what takes minutes last."""
     asked = []
     other = [msgspec.structs.replace(TASKS[0], env_version="another")]
-    how = {"check_at_once": lambda job: asked.append("at once"), "check": lambda settings, job: asked.append("late")}
+    how = {
+        "check_at_once": lambda job: asked.append("at once"),
+        "check": lambda settings, job: asked.append("late"),
+    }
     with pytest.raises(UsageError, match="made with version another"):
         drive_verl.drive(run, other, model, SHOP, **how)
     assert asked == ["at once"] and not Files(run).tasks(1).exists()
@@ -68,11 +83,16 @@ def test_a_rehearsal(run, model):
 
     def rehearse(tasks, model=model, iteration=None, **settings):
         wanted = msgspec.convert({"model": str(model), **drive_verl.OWN, **settings}, Settings)
-        return driver.rehearse(tasks, wanted, str(run), SHOP, Options(preset("cpu")), iteration=iteration)
+        return driver.rehearse(
+            tasks, wanted, str(run), SHOP, Options(preset("cpu")), iteration=iteration
+        )
 
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])
     other = msgspec.structs.replace(TASKS[3], env_version="another")
-    for tasks, told in (([long], "task a-long-one: its prompt is"), ([other], "made with version another")):
+    for tasks, told in (
+        ([long], "task a-long-one: its prompt is"),
+        ([other], "made with version another"),
+    ):
         with pytest.raises(UsageError, match=told):
             rehearse(tasks)
     assert rehearse(TASKS) == rehearse([]) == [] and not run.exists()

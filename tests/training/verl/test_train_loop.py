@@ -41,7 +41,11 @@ def loop(tmp_path: Path, laptop_policy: Path, command_path: str, coevolve):
     """Starts the script; whatever a failing test leaves of the trainer is ended."""
     run, tasks = tmp_path / "run", tmp_path / "tasks.jsonl"
     own = coevolve("env", "tasks", "desk", "--split", "dev").stdout.splitlines(keepends=True)
-    tasks.write_bytes(b"".join(line for line in own if b'"kind":"bank.add/given"' in line or b'"kind":"mail.' in line))
+    tasks.write_bytes(
+        b"".join(
+            line for line in own if b'"kind":"bank.add/given"' in line or b'"kind":"mail.' in line
+        )
+    )
     env = {**os.environ, "PATH": command_path, "OMP_NUM_THREADS": "1"}
     command = [SHELL / "train_loop.sh", run, "--model", laptop_policy, "--tasks", tasks, *SMALL]
 
@@ -83,7 +87,9 @@ def test_two_iterations_and_a_kill_between_them(loop):
         assert len(rollouts) == 6 * 4 and {r["iteration"] for r in rollouts} == {number}
         assert read(files.ready(number), Ready).step == number
     assert len(records("iterations/002/tasks.jsonl")) > len(records("tasks.jsonl"))
-    assert (run / "policy" / "model.safetensors").exists() and (run / "policy" / "tokenizer.json").exists()
+    assert (run / "policy" / "model.safetensors").exists() and (
+        run / "policy" / "tokenizer.json"
+    ).exists()
 
 
 def test_two_nodes(loop, tmp_path: Path):
@@ -93,10 +99,21 @@ def test_two_nodes(loop, tmp_path: Path):
     put_ssh(tools)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
-    cluster = (SHELL / "ray_cluster.sh", "--nodes", "here there", "--gpus", "1", "--port", port, "--")
+    cluster = (
+        SHELL / "ray_cluster.sh",
+        "--nodes",
+        "here there",
+        "--gpus",
+        "1",
+        "--port",
+        port,
+        "--",
+    )
     more = ("--iterations", "1", "--train", f"{TRAIN} -- trainer.nnodes=2")
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    process = start(*more, under=cluster, PATH=path, RAY_FLAGS="--num-cpus=16", HOSTS=str(tmp_path / "hosts"))
+    process = start(
+        *more, under=cluster, PATH=path, RAY_FLAGS="--num-cpus=16", HOSTS=str(tmp_path / "hosts")
+    )
     _, error = process.communicate()
     assert process.returncode == 0, error[-3000:]
     assert (tmp_path / "hosts").read_text() == "there\n"

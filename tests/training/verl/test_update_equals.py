@@ -13,7 +13,10 @@ from coevolve.records import Rollout
 from coevolve.training import grpo
 from coevolve.training.update import Objective, Reference, Sample, update
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]  # a busy machine takes minutes to start Ray
+pytestmark = [
+    pytest.mark.verl,
+    pytest.mark.timeout(1800),
+]  # a busy machine takes minutes to start Ray
 
 LR = 6e-4
 
@@ -28,28 +31,43 @@ def of_verl(run, step):
 def both(long_run, laptop_policy):
     """Weights before, ours after and verl's after the first step; our report and verl's; the rollouts and their advantages."""
     files = sorted(long_run.files.episodes(1).glob("*.jsonl"))
-    played = [line.record for file in files for line in jsonl.read([str(file)], Rollout) if line.record.step == 0]
+    played = [
+        line.record
+        for file in files
+        for line in jsonl.read([str(file)], Rollout)
+        if line.record.step == 0
+    ]
     model = LocalModel.load(str(laptop_policy))
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     optimizer = torch.optim.AdamW(model.model.parameters(), lr=LR, weight_decay=0.01)
     kept = [record.stop_reason != "env_error" for record in played]
     rewards = torch.tensor([float(record.success) for record in played], dtype=torch.float64)
-    advantages = grpo.group_advantages(rewards, [record.group for record in played], torch.tensor(kept)).tolist()
+    advantages = grpo.group_advantages(
+        rewards, [record.group for record in played], torch.tensor(kept)
+    ).tolist()
     samples = [
         Sample(record.token_ids, record.mask, record.logprobs, advantage)
         for record, advantage, keep in zip(played, advantages, kept, strict=True)
         if keep
     ]
     objective = Objective(5e-3, grpo.Clip(), 1.0, 1.0)
-    done = update(model, Reference(LocalModel.load(str(laptop_policy))), optimizer, samples, objective)
-    (line,) = [line for line in map(json.loads, long_run.files.metrics.read_text().splitlines()) if line["step"] == 1]
+    done = update(
+        model, Reference(LocalModel.load(str(laptop_policy))), optimizer, samples, objective
+    )
+    (line,) = [
+        line
+        for line in map(json.loads, long_run.files.metrics.read_text().splitlines())
+        if line["step"] == 1
+    ]
     return before, model.model.state_dict(), of_verl(long_run, 1), done, line, played, advantages
 
 
 def test_the_batch_has_all_kinds_of_groups(both):
     """The comparison covers groups with and without variance, and a masked row."""
     *_, played, advantages = both
-    informative = {record.group for record, advantage in zip(played, advantages, strict=True) if advantage}
+    informative = {
+        record.group for record, advantage in zip(played, advantages, strict=True) if advantage
+    }
     assert 0 < len(informative) < len({record.group for record in played}) == 6
     assert any(record.stop_reason == "env_error" for record in played)
 
@@ -67,7 +85,9 @@ def test_the_weights_are_the_same(both):
     before, ours, verl, *_ = both
     changed = max((ours[name] - before[name]).abs().max().item() for name in ours)
     assert 0.5 * LR < changed < 2 * LR
-    apart = sum(((ours[name] - verl[name].float()).abs() > 0.01 * changed).sum().item() for name in verl)
+    apart = sum(
+        ((ours[name] - verl[name].float()).abs() > 0.01 * changed).sum().item() for name in verl
+    )
     count = sum(value.numel() for value in verl.values())
     print(f"{apart} of {count} weights differ by more than 1 % of {changed:.2e}")
     assert apart <= count / 10_000

@@ -19,7 +19,10 @@ LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
         ("++actor_rollout_ref.rollout.prompt_length=9", "follows from --max-prompt-tokens"),
         ("actor_rollout_ref.rollout.response_length=9", "follows from --max-tokens"),
         ("~actor_rollout_ref.actor.kl_loss_coef", "follows from --beta"),
-        ("actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum", "set by coevolve train itself"),
+        (
+            "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",
+            "set by coevolve train itself",
+        ),
         ("actor_rollout_ref.actor.entropy_coeff=0.1", "set by coevolve train itself"),
         ("algorithm.use_kl_in_reward=True", "set by coevolve train itself"),
         ("algorithm.adv_estimator=gae", "set by coevolve train itself"),
@@ -27,7 +30,10 @@ LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
         ("trainer.total_epochs=1", "set by coevolve train itself"),
         ("trainer.device=cuda", "follows from --preset"),
         ("+actor_rollout_ref.rollout.custom.coevolve.job=x", "set by coevolve train itself"),
-        ("actor_rollout_ref.actor.optim={lr:1}", "has to do with actor_rollout_ref.actor.optim.clip_grad"),
+        (
+            "actor_rollout_ref.actor.optim={lr:1}",
+            "has to do with actor_rollout_ref.actor.optim.clip_grad",
+        ),
         ("~actor_rollout_ref.actor", "has to do with"),
         ("actor_rollout_ref/actor/optim=other", "has to do with"),
         ("tasks.jsonl", "KEY=VALUE"),
@@ -39,7 +45,9 @@ def test_contradictions(text, told):
     chosen = preset("cpu")
     wanted = resolve({"model": "m", **LENGTHS}, chosen)
     with pytest.raises(UsageError, match=told):
-        settings.overrides(wanted, chosen, [text], settings.PRESETS, save_every=1, keep_checkpoints=1)
+        settings.overrides(
+            wanted, chosen, [text], settings.PRESETS, save_every=1, keep_checkpoints=1
+        )
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,14 @@ def test_presets_are_recorded_as_overrides_are():
     chosen = preset("qwen3-4b")
     wanted = resolve({"model": "m"}, chosen)
     rollout = "actor_rollout_ref.rollout"
-    assert recorded(wanted, chosen, []).overrides == {f"{rollout}.max_model_len": "32768", f"{rollout}.name": "vllm"}
-    assert recorded(wanted, chosen, [f"{rollout}.name=sglang"]).overrides[f"{rollout}.name"] == "sglang"
+    assert recorded(wanted, chosen, []).overrides == {
+        f"{rollout}.max_model_len": "32768",
+        f"{rollout}.name": "vllm",
+    }
+    assert (
+        recorded(wanted, chosen, [f"{rollout}.name=sglang"]).overrides[f"{rollout}.name"]
+        == "sglang"
+    )
 
 
 def test_the_childs_own_keys():

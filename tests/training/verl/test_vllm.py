@@ -65,17 +65,44 @@ def story(tmp_path_factory) -> Story:
         return [msgspec.json.decode(line, type=Rollout) for line in out.splitlines()]
 
     def training(number: int) -> list[object]:
-        fixed = ["--env", "desk", "--backend", "verl", "--preset", "cpu", "--run", files.run, "--model", model]
-        return ["train", folder / f"{number}.jsonl", *fixed, *SIZE, *LENGTHS, "--iteration", number, *ENGINE]
+        fixed = [
+            "--env",
+            "desk",
+            "--backend",
+            "verl",
+            "--preset",
+            "cpu",
+            "--run",
+            files.run,
+            "--model",
+            model,
+        ]
+        return [
+            "train",
+            folder / f"{number}.jsonl",
+            *fixed,
+            *SIZE,
+            *LENGTHS,
+            "--iteration",
+            number,
+            *ENGINE,
+        ]
 
     try:
         first = call(*training(1))
         ready = read(files.ready(1), Ready)
-        status, greedy = post(f"{ready.addresses[0]}/chat/completions", question(tasks[1][0], ready.model))
+        status, greedy = post(
+            f"{ready.addresses[0]}/chat/completions", question(tasks[1][0], ready.model)
+        )
         assert status == 200, greedy
         asked = call("rollout", folder / "1.jsonl", "--env", "desk", "--policy", files.ready(1))
         log = open(folder / "cut.log", "wb")
-        with subprocess.Popen([*COEVOLVE, *map(str, training(2))], stdout=log, stderr=log, env=environment) as cut, log:
+        with (
+            subprocess.Popen(
+                [*COEVOLVE, *map(str, training(2))], stdout=log, stderr=log, env=environment
+            ) as cut,
+            log,
+        ):
             wait_for(lambda: _last_step(files), cut, files)
             cut.kill()
         os.kill(read(files.child, Child).pid, signal.SIGKILL)
@@ -94,7 +121,9 @@ def _last_step(files: Files) -> bool:
 
 
 def _metrics(story: Story) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (story.files.run / "metrics.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (story.files.run / "metrics.jsonl").read_text().splitlines()
+    ]
 
 
 def _of_verl(story: Story) -> list[dict[str, Any]]:
@@ -120,7 +149,9 @@ def test_vllm_samples_from_the_trainers_weights(story):
     small part of what the weights have moved."""
     for line in _of_verl(story):
         gap, moved = line["verl"]["rollout_corr/kl"], line["kl"]
-        print(f"step {line['step']}: gap {gap:.1e} nats a token, distance from the reference {moved:.1e}")
+        print(
+            f"step {line['step']}: gap {gap:.1e} nats a token, distance from the reference {moved:.1e}"
+        )
         assert abs(gap) < 1e-5 and line["verl"]["training/rollout_probs_diff_max"] < 1e-3
         assert line["step"] == 1 or moved > 100 * abs(gap)
 
@@ -137,7 +168,9 @@ def test_the_updated_policy_answers_over_http(story):
     assert story.greedy["usage"]["prompt_tokens"] == len(prompt)
     assert len(story.asked) == 8 and "env_error" not in {r.stop_reason for r in story.asked}
     next_name = story.second[0].policy
-    assert any(r.success for r in story.asked) and all(r.policy.rpartition("@")[0] == next_name for r in story.asked)
+    assert any(r.success for r in story.asked) and all(
+        r.policy.rpartition("@")[0] == next_name for r in story.asked
+    )
 
 
 def test_it_goes_on_where_it_was_killed(story):
@@ -150,14 +183,35 @@ def test_it_goes_on_where_it_was_killed(story):
 def test_evaluation_through_vllm(story, tmp_path):
     """`--backend vllm` plays the trained policy as this process does: at temperature 0 the same calls in all tasks."""
     played = {}
-    environment = {**os.environ, "COEVOLVE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    environment = {
+        **os.environ,
+        "COEVOLVE_HOME": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+    }
     for backend, more in (("local", []), ("vllm", ["--vllm-args", SERVING])):
-        fixed = ["--env", "desk", "--split", "dev", "--limit", "24", "--temperature", "0", "--backend", backend]
-        out = command("rollout", *fixed, "--policy", story.files.run / "policy", *more, env=environment).stdout
+        fixed = [
+            "--env",
+            "desk",
+            "--split",
+            "dev",
+            "--limit",
+            "24",
+            "--temperature",
+            "0",
+            "--backend",
+            backend,
+        ]
+        out = command(
+            "rollout", *fixed, "--policy", story.files.run / "policy", *more, env=environment
+        ).stdout
         played[backend] = [msgspec.json.decode(line, type=Rollout) for line in out.splitlines()]
     same = [
-        [step.action for step in a.steps] == [step.action for step in b.steps] and a.success == b.success
+        [step.action for step in a.steps] == [step.action for step in b.steps]
+        and a.success == b.success
         for a, b in zip(played["local"], played["vllm"], strict=True)
     ]
-    print(f"{sum(same)} of {len(same)} episodes alike, {sum(r.success for r in played['vllm'])} successes")
+    print(
+        f"{sum(same)} of {len(same)} episodes alike, {sum(r.success for r in played['vllm'])} successes"
+    )
     assert len(same) == 24 and all(same)

@@ -45,9 +45,9 @@ def fails(run, model, plan, **how) -> CoevolveError:
 def test_no_progress(run, model, kind, capfd):
     """A child that stands still is ended with all its processes, SIGTERM or not, heartbeat or not; the last lines are shown."""
     error = fails(run, model, kind, stall_timeout=1.0)
-    assert isinstance(error, Partial) and "no progress for 1 s (in phase rollout of iteration 1, 0 steps done)" in str(
-        error
-    )
+    assert isinstance(
+        error, Partial
+    ) and "no progress for 1 s (in phase rollout of iteration 1, 0 steps done)" in str(error)
     assert "child.log: entering a collective operation" in capfd.readouterr().err
 
 
@@ -66,7 +66,10 @@ def test_killed(run, model):
 @pytest.mark.parametrize(
     ("log", "told"),
     [
-        ("ValueError: old\n---- attempt 2\nloaded\rTraining:  10%|#    | 1/10 [00:01<00:09]\n", "loaded"),
+        (
+            "ValueError: old\n---- attempt 2\nloaded\rTraining:  10%|#    | 1/10 [00:01<00:09]\n",
+            "loaded",
+        ),
         (
             "---- attempt 2\n(pid=7) ray.exceptions.OutOfMemoryError: too big\nlater\n 50%|##  | 1/2\n",
             "ray.exceptions.Out",
@@ -89,9 +92,13 @@ def test_full_disk(run, model, plan, monkeypatch):
     """Whatever a trainer on a full disk came to, the disk is what is told; exit 74. The numbers are set: mounting a small
     file system needs rights that a test does not have."""
     total = 5 << 20
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - 4096, 4096))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - 4096, 4096)
+    )
     Path(f"{run}.plan").write_text(plan)
-    with pytest.raises(WriteFailed, match=rf"no space on the disk of {run} \(0.0 of 5 MB are free\): the trainer "):
+    with pytest.raises(
+        WriteFailed, match=rf"no space on the disk of {run} \(0.0 of 5 MB are free\): the trainer "
+    ):
         drive_verl.drive(run, TASKS, model, SHOP, stall_timeout=1.0)
 
 
@@ -101,17 +108,31 @@ def test_full_disk(run, model, plan, monkeypatch):
         (10**12, 65 << 20, "ValueError: old", ""),
         (10**9, 63 << 20, "ValueError: old", ""),
         (10**12, 63 << 20, "ValueError: old", "no space on the disk of"),
-        (10**12, 10**11, "OSError: [Errno 28] No space left on device: '/tmp/ray'", "no space where the trainer wrote"),
-        (10**12, 10**11, "OSError: [Errno 122] Disk quota exceeded", "no space where the trainer wrote"),
+        (
+            10**12,
+            10**11,
+            "OSError: [Errno 28] No space left on device: '/tmp/ray'",
+            "no space where the trainer wrote",
+        ),
+        (
+            10**12,
+            10**11,
+            "OSError: [Errno 122] Disk quota exceeded",
+            "no space where the trainer wrote",
+        ),
     ],
 )
 def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
     """A hundredth of the disk, and not enough for anything, or a log that says so: Ray and verl write elsewhere, too."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - free, free))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - free, free)
+    )
     files = Files(tmp_path)
     files.root.mkdir()
     files.log.write_text(f"---- attempt 1\nNo space left on device\n---- attempt 2\n{log}\n")
-    assert watchdog.no_space(files).startswith(told) and bool(watchdog.no_space(files)) == bool(told)
+    assert watchdog.no_space(files).startswith(told) and bool(watchdog.no_space(files)) == bool(
+        told
+    )
 
 
 def test_an_error_of_many_lines(tmp_path):
@@ -141,7 +162,9 @@ def test_stop_in_the_middle(run, model):
     Path(f"{run}.plan").write_text("hang")
     command = [sys.executable, drive_verl.__file__, run, "/dev/stdin", model, SHOP]
     tasks = b"".join(jsonl.encode(task) for task in TASKS)
-    running = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    running = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     running.stdin.write(tasks)
     running.stdin.close()
     while b"collective" not in (Files(run).log.read_bytes() if Files(run).log.exists() else b""):
@@ -160,7 +183,9 @@ def test_only_its_own(tmp_path):
         subprocess.Popen(["sleep", "60"], env={MARK: str(tmp_path / "run") + "/deeper"}),
         subprocess.Popen(["sleep", "60"]),
     ]
-    own = subprocess.Popen(["sleep", "60"], env={MARK: str(tmp_path / "run")}, start_new_session=True)
+    own = subprocess.Popen(
+        ["sleep", "60"], env={MARK: str(tmp_path / "run")}, start_new_session=True
+    )
     while not child_process.processes(Files(tmp_path / "run")):
         pass
     child_process.terminate(Files(tmp_path / "run"), 0)

@@ -9,9 +9,17 @@ import time
 ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
 TOOLS = [
     {"name": "add", "description": "Put an item on the list", "parameters": ITEM},
-    {"name": "hang", "description": "Never answer", "parameters": {"type": "object", "properties": {}}},
+    {
+        "name": "hang",
+        "description": "Never answer",
+        "parameters": {"type": "object", "properties": {}},
+    },
     {"name": "crash", "description": "Die", "parameters": {"type": "object", "properties": {}}},
-    {"name": "count", "description": "Count sessions", "parameters": {"type": "object", "properties": {}}},
+    {
+        "name": "count",
+        "description": "Count sessions",
+        "parameters": {"type": "object", "properties": {}},
+    },
 ]
 ITEMS = ["tea", "bread", "milk"]
 
@@ -30,7 +38,11 @@ def step(sessions, name, action):
         os._exit(1)
     item = action["arguments"].get("item")
     if item not in ITEMS:
-        return {"observation": f"no such item: {item}", "error": "bad_argument", "state": str(session)}
+        return {
+            "observation": f"no such item: {item}",
+            "error": "bad_argument",
+            "state": str(session),
+        }
     session.append(item)
     return {"observation": json.dumps({"ok": len(session)}), "state": str(session)}
 
@@ -39,7 +51,11 @@ def grade(session, task):
     if task["start"]["name"] == "ill grader":
         raise Trouble("the grader is ill")
     wanted = [action["arguments"]["item"] for turn in task["solution"] for action in turn]
-    return {"success": session == wanted, "score": float(session == wanted), "progress": len(session) / 4}
+    return {
+        "success": session == wanted,
+        "score": float(session == wanted),
+        "progress": len(session) / 4,
+    }
 
 
 def answer(request, sessions):
@@ -54,7 +70,11 @@ def answer(request, sessions):
         sessions[name] = []
         return {"state": "[]"}
     if op == "step":
-        return {"results": [[step(sessions, s["session"], a) for a in s["actions"]] for s in request["steps"]]}
+        return {
+            "results": [
+                [step(sessions, s["session"], a) for a in s["actions"]] for s in request["steps"]
+            ]
+        }
     if op == "evaluate":
         return grade(sessions[name], request["task"])
     if op == "close":

@@ -57,7 +57,9 @@ class Apis:
         for app in get_all_apps(skip_admin=True):
             if manager := import_apis_module(app).logging_manager:
                 key = hmac.digest(secret, app.encode(), "sha256")
-                manager.secret = to_secret({"algorithms": manager.algorithm, "secret": key.hex().encode()})
+                manager.secret = to_secret(
+                    {"algorithms": manager.algorithm, "secret": key.hex().encode()}
+                )
         gate = _Gate(_main_app(), routes)
         Requester.clients[APPS] = TestClient(gate).__enter__()
         collection, self._requester = ApiCollection.load(
@@ -81,7 +83,12 @@ class Apis:
         if api not in self._functions[app]:
             return Answer(error=("Exception", f"No API named '{api}' found in the {app} app."))
         if reserved := next((name for name in _RESERVED if name in arguments), None):
-            return Answer(error=("Exception", f"Unexpected parameter '{reserved}' passed to apis.{app}.{api}."))
+            return Answer(
+                error=(
+                    "Exception",
+                    f"Unexpected parameter '{reserved}' passed to apis.{app}.{api}.",
+                )
+            )
         if self._left <= 0:
             return Answer(error=("NumRequestsLimitError", str(NumRequestsLimitError(self._limit))))
         self._left -= 1
@@ -89,13 +96,15 @@ class Apis:
         said = {key: value for key, value in arguments.items() if key != "access_token"}
         what = json.dumps([app, api, said], sort_keys=True, default=str)
         if len(what) > LONGEST:
-            told = (
-                f"The arguments of apis.{app}.{api} are too long: {len(what)} characters, and {LONGEST} are the most."
-            )
+            told = f"The arguments of apis.{app}.{api} are too long: {len(what)} characters, and {LONGEST} are the most."
             return Answer(error=("Exception", told))
         self._draw(what)
         try:
-            return Answer(self._functions[app][api](**{k: v for k, v in arguments.items() if k not in _OWN_KEYWORDS}))
+            return Answer(
+                self._functions[app][api](
+                    **{k: v for k, v in arguments.items() if k not in _OWN_KEYWORDS}
+                )
+            )
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - boundary: becomes the caller's exception
@@ -152,7 +161,10 @@ def warm(root: Path) -> list[Route]:
     for app in APPS:
         get_name_to_apis(app, ignore_private_apis=True)
     folder = root / "data" / "api_docs" / "standard"
-    documents = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+    documents = {
+        file.stem: json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(folder.glob("*.json"))
+    }
     requester._get_api_name_to_doc = lambda app, include_private_apis=False: documents.get(app, {})
     return [_route(document) for apis in documents.values() for document in apis.values()]
 
@@ -164,4 +176,8 @@ def _route(document: dict) -> Route:
 
 def _class_name(error: Exception) -> str:
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

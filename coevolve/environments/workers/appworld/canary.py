@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 _CANARY = re.compile(
-    r"(?:canary[ _]string\W{0,6})?\bappworld:[0-9a-f]{7}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I
+    r"(?:canary[ _]string\W{0,6})?\bappworld:[0-9a-f]{7}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    re.I,
 )
 
 

@@ -76,7 +76,9 @@ class Interpreter:
             tree = ast.parse(code)
         except SyntaxError as error:
             line = (error.text or "").rstrip()
-            return Output(f"{FAILED}Syntax error in line:\n{line}\nMessage: {error.msg}", "syntax_error")
+            return Output(
+                f"{FAILED}Syntax error in line:\n{line}\nMessage: {error.msg}", "syntax_error"
+            )
         except (ValueError, RecursionError) as error:
             return Output(f"{FAILED}{type(error).__name__}: {error}", "syntax_error")
         if not code:
@@ -100,7 +102,9 @@ class Interpreter:
             return Output(f"{FAILED}{type(error).__name__}: {error}", kind)
         return None if safe else Output(FAILED + message, "denied")
 
-    def _execute(self, code: str, tree: ast.Module, seconds: int, output: Printed) -> BaseException | None:
+    def _execute(
+        self, code: str, tree: ast.Module, seconds: int, output: Printed
+    ) -> BaseException | None:
         self._cells += 1
         name = f"<python-input-{self._cells}>"
         linecache.cache[name] = (len(code), None, [f"{line}\n" for line in code.split("\n")], name)
@@ -171,7 +175,11 @@ class Printed(io.TextIOBase):
 
     def text(self) -> str:
         left_out = self._length - self._head.tell() - len(self._tail)
-        return self._head.getvalue() + (f"\n[… {left_out} characters …]\n" if left_out else "") + self._tail
+        return (
+            self._head.getvalue()
+            + (f"\n[… {left_out} characters …]\n" if left_out else "")
+            + self._tail
+        )
 
 
 def _told(error: BaseException, seconds: int) -> tuple[str, str]:
@@ -183,7 +191,9 @@ def _told(error: BaseException, seconds: int) -> tuple[str, str]:
     except BaseException:  # noqa: BLE001 - boundary: the class itself is broken; the interpreter's own slots are not
         frames = extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
         lines = [
-            f'  File "<python-input>", line {f.lineno}, in {f.name}' for f in frames if "python-input" in f.filename
+            f'  File "<python-input>", line {f.lineno}, in {f.name}'
+            for f in frames
+            if "python-input" in f.filename
         ]
         name = type.__dict__["__name__"].__get__(type(error))
         return dedent("\n".join([*lines, f"{name}: <exception str() failed>"])), "exception"
@@ -212,7 +222,9 @@ def shown(error: BaseException, seconds: int) -> str:
     text = _CELL.sub('File "<python-input>"', "\n".join(kept[first:]))
     for kind in (CellTimeout, NumRequestsLimitError):
         name = f"{kind.__module__}.{kind.__qualname__}"
-        text = text.replace(name, "Exception" if kind is NumRequestsLimitError else _timed_out(seconds))
+        text = text.replace(
+            name, "Exception" if kind is NumRequestsLimitError else _timed_out(seconds)
+        )
     return dedent(text)
 
 
@@ -244,9 +256,15 @@ def preloaded() -> dict[str, Any]:
     """What AppWorld has imported before the first cell."""
     from appworld.common import datetime as dates
 
-    modules = {module.__name__: module for module in (calendar, datetime, itertools, json, math, random, re, builtins)}
+    modules = {
+        module.__name__: module
+        for module in (calendar, datetime, itertools, json, math, random, re, builtins)
+    }
     names = (Counter, defaultdict, Iterator, deepcopy, reduce)
-    days = {day: getattr(pendulum, day) for day in "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY".split()}
+    days = {
+        day: getattr(pendulum, day)
+        for day in "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY".split()
+    }
     own = {
         "pendulum": dates.pendulum,
         "Date": dates.VanillaDate,
@@ -278,7 +296,8 @@ def api_names(documented: dict[str, Iterable[str]], request: Request) -> Names:
     """`apis`: app → API → function that takes keywords only."""
     apps = {
         app: Names(
-            "No API named '{key}' found in the " + app + " app.", {n: _wrap_api_request(app, n, request) for n in names}
+            "No API named '{key}' found in the " + app + " app.",
+            {n: _wrap_api_request(app, n, request) for n in names},
         )
         for app, names in documented.items()
     }

@@ -97,7 +97,9 @@ class Channel:
     @property
     def complete(self) -> bool:
         """Whether a whole message has come already. Raises Garbage."""
-        return len(self._buffer) >= _HEADER.size and len(self._buffer) >= _HEADER.size + self._length()
+        return (
+            len(self._buffer) >= _HEADER.size and len(self._buffer) >= _HEADER.size + self._length()
+        )
 
     def _length(self) -> int:
         (length,) = _HEADER.unpack_from(self._buffer)

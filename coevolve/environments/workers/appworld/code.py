@@ -20,7 +20,9 @@ def left_out(parameters: list[dict]) -> list[str]:
 
 def code(tools: list[dict]) -> dict:
     """`protocol.Code` for tools that carry AppWorld's documents."""
-    arguments = {tool["name"]: _arguments(tool["app"], tool["document"]["parameters"]) for tool in tools}
+    arguments = {
+        tool["name"]: _arguments(tool["app"], tool["document"]["parameters"]) for tool in tools
+    }
     apps = sorted(tool["app"] for tool in tools if tool["name"].endswith(".login"))
     return {
         "call": "apis.{tool}({arguments})",

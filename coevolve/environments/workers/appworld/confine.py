@@ -97,7 +97,9 @@ def lock() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1) or _prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(program)):
         code = ctypes.get_errno()
-        raise OSError(code, f"the kernel refuses a seccomp filter: {errno.errorcode.get(code, code)}")
+        raise OSError(
+            code, f"the kernel refuses a seccomp filter: {errno.errorcode.get(code, code)}"
+        )
 
 
 def _compile(architecture: int, allowed: list[int]) -> tuple[_Program, ctypes.Array]:

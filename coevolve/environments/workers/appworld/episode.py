@@ -43,7 +43,9 @@ class _Episode:
 
     def run(self) -> None:
         while True:
-            wait_any([self._worker, self._policy] if self._active else [self._worker], now() + FOREVER)
+            wait_any(
+                [self._worker, self._policy] if self._active else [self._worker], now() + FOREVER
+            )
             try:
                 if self._worker.fill():
                     while self._worker.complete:
@@ -95,7 +97,9 @@ class _Episode:
             self._policy.fill()
             while self._policy.complete:
                 request = self._policy.receive(now())
-                id_, app, api, arguments = (request[key] for key in ("id", "app", "api", "arguments"))
+                id_, app, api, arguments = (
+                    request[key] for key in ("id", "app", "api", "arguments")
+                )
                 answer = self._world.call(str(app), str(api), dict(arguments))
                 self._reply(id_, answer.value, answer.error)
         except (Closed, TimedOut, Garbage, KeyError, TypeError, ValueError):
@@ -105,7 +109,9 @@ class _Episode:
         try:
             self._policy.send({"id": id_, "value": value, "error": error}, now() + REPLY_SECONDS)
         except ValueError as long:
-            self._policy.send({"id": id_, "error": ("Exception", f"{long}.")}, now() + REPLY_SECONDS)
+            self._policy.send(
+                {"id": id_, "error": ("Exception", f"{long}.")}, now() + REPLY_SECONDS
+            )
 
 
 def episode(plan: Plan, sockets: list[socket.socket]) -> None:

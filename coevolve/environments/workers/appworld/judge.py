@@ -58,7 +58,10 @@ def state(final: dict, reference: dict) -> dict:
         "answer": answers,
     }
     return _verdict(
-        not extra and not missing and completed and answers, right / parts if parts else 0.0, completed, details
+        not extra and not missing and completed and answers,
+        right / parts if parts else 0.0,
+        completed,
+        details,
     )
 
 
@@ -83,7 +86,9 @@ def _beyond(done: list[dict], wanted: list[dict]) -> bool:
     A row that both change, to different values, is a wrong one: a half that is missing shifts balances, too.
     """
     rows = {(change["entity"], change["key"]) for change in wanted if change["op"] != "add"}
-    others = any((change["entity"], change["key"]) not in rows for change in done if change["op"] != "add")
+    others = any(
+        (change["entity"], change["key"]) not in rows for change in done if change["op"] != "add"
+    )
     return others or bool(_added(done) - _added(wanted))
 
 

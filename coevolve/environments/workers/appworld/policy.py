@@ -60,7 +60,11 @@ def load() -> tuple[Any, list[Any]]:
     guard.is_syntax_safe(_SAMPLE)
     pendulum = importlib.import_module("pendulum")
     moment = pendulum.datetime(2023, 5, 18)
-    moment.format("dddd Do [of] MMMM YYYY"), moment.diff_for_humans(moment), pendulum.local_timezone()
+    (
+        moment.format("dddd Do [of] MMMM YYYY"),
+        moment.diff_for_humans(moment),
+        pendulum.local_timezone(),
+    )
     zones = [pendulum.timezone(name) for name in sorted(pendulum.timezones())]
     _frozen("2023-05-18T12:00:00").stop()  # the first time takes longest
     return guard, zones
@@ -89,7 +93,9 @@ def child(guard: Any, zones: list[Any], sockets: list[socket.socket]) -> None:
         except Closed:
             return
         try:
-            output = interpreter.run(cell["code"], cell["seconds"], cell["keep"], cell["with_output"])
+            output = interpreter.run(
+                cell["code"], cell["seconds"], cell["keep"], cell["with_output"]
+            )
             worker.send({"text": output.text, "error": output.error}, now() + API_SECONDS)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
@@ -105,7 +111,9 @@ class _Requests:
     def __call__(self, app: str, api: str, arguments: dict[str, Any]) -> Any:
         self._count += 1
         # a query string takes anything that has a text, a JSON body does not
-        sent = json.loads(json.dumps(arguments, default=str if self._methods[app][api] == "GET" else None))
+        sent = json.loads(
+            json.dumps(arguments, default=str if self._methods[app][api] == "GET" else None)
+        )
         request = {"id": self._count, "app": app, "api": api, "arguments": sent}
         with self.alarm.held():
             self._world.send(request, now() + API_SECONDS)
@@ -122,7 +130,11 @@ def _exception(name: str, text: str) -> Exception:
     if name == "NumRequestsLimitError":
         return NumRequestsLimitError(text)
     kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception) and kind not in (UnicodeEncodeError, UnicodeDecodeError):
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, Exception)
+        and kind not in (UnicodeEncodeError, UnicodeDecodeError)
+    ):
         return kind(text)
     module, _, plain = name.rpartition(".")
     return type(plain, (Exception,), {"__module__": module or "builtins"})(text)

@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from appworld.apps.model_lib import CachedDBHandler, ModelHashHandler, get_direct_cached_sqlite3_connection
+from appworld.apps.model_lib import (
+    CachedDBHandler,
+    ModelHashHandler,
+    get_direct_cached_sqlite3_connection,
+)
 from appworld.common.path_store import path_store
 from appworld.common.utils import import_models_module
 from appworld.requester import Requester
@@ -55,10 +59,15 @@ def rehearse() -> Plan:
     world.apis.allow(1000)
     me, tokens = world.apis.call("supervisor", "show_profile", {}).value, {}
     for account in world.apis.call("supervisor", "show_account_passwords", {}).value:
-        app, name = account["account_name"], me["phone_number" if account["account_name"] == "phone" else "email"]
+        app, name = (
+            account["account_name"],
+            me["phone_number" if account["account_name"] == "phone" else "email"],
+        )
         login = world.apis.call(app, "login", {"username": name, "password": account["password"]})
         tokens[app] = {"access_token": login.value["access_token"]} if login.value else {}
-    other = next(user.email for user in import_models_module("venmo").User.all() if user.email != me["email"])
+    other = next(
+        user.email for user in import_models_module("venmo").User.all() if user.email != me["email"]
+    )
     for app, api, arguments in _REHEARSED:
         filled = json.loads(json.dumps(arguments).replace("$email", other))
         world.apis.call(app, api, filled | tokens.get(app, {}))

@@ -30,7 +30,9 @@ class Root:
     def version(self) -> str:
         """Of the package, and a digest of the data."""
         found = hashlib.sha256()
-        for file in sorted(path for path in self._data.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        for file in sorted(
+            path for path in self._data.rglob("*") if path.is_file() and path.suffix != ".pyc"
+        ):
             found.update(f"{file.relative_to(self._data)} {file.stat().st_size}\n".encode())
         for file in sorted((self._data / "base_dbs").glob("*.db")):
             found.update(file.read_bytes())
@@ -41,7 +43,9 @@ class Root:
         """Task ids by split, those that are there."""
         files = sorted((self._data / "datasets").glob("*.txt"))
         listed = {file.stem: file.read_text(encoding="utf-8").split() for file in files}
-        there = {name: [id_ for id_ in ids if self._task(id_).is_dir()] for name, ids in listed.items()}
+        there = {
+            name: [id_ for id_ in ids if self._task(id_).is_dir()] for name, ids in listed.items()
+        }
         return {name: ids for name, ids in there.items() if ids}
 
     @property
@@ -85,7 +89,9 @@ class Root:
 
     def difficulty(self, task: str) -> int | None:
         file = self._task(task) / "ground_truth" / "metadata.json"
-        return json.loads(file.read_text(encoding="utf-8"))["difficulty"] if file.is_file() else None
+        return (
+            json.loads(file.read_text(encoding="utf-8"))["difficulty"] if file.is_file() else None
+        )
 
     def graded(self, task: str) -> bool:
         """Whether the data say how to evaluate the task."""
@@ -114,7 +120,9 @@ def key(folder: Path) -> bytes:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(secrets.token_bytes(32))
-        with contextlib.suppress(FileExistsError):  # of several workers that start at once, the first one's stays
+        with contextlib.suppress(
+            FileExistsError
+        ):  # of several workers that start at once, the first one's stays
             os.link(temporary, file)
         temporary.unlink()
     return file.read_bytes()

@@ -24,7 +24,15 @@ import re
 import sqlite3
 from typing import Any, NamedTuple
 
-CODES = frozenset(["verification_code", "password_reset_code", "confirmation_code", "invitation_code", "invite_code"])
+CODES = frozenset(
+    [
+        "verification_code",
+        "password_reset_code",
+        "confirmation_code",
+        "invitation_code",
+        "invite_code",
+    ]
+)
 LONGEST, SHOWN = 100_000, 1_000
 """Characters of a text that stands in an effect as it is, and of the beginning of a longer one, before its length and hash."""
 _SKIPPED = frozenset(["id", "record_hash", "last_logged_in"])
@@ -84,7 +92,9 @@ class Rows:
         """To be called before a statement may change the app's database: from here on its changes are noted."""
         if app not in self._seen:
             self._seen[app] = 0
-            _watch(self._databases[app], [table for table in self._tables.values() if table.app == app])
+            _watch(
+                self._databases[app], [table for table in self._tables.values() if table.app == app]
+            )
 
     def end_call(self) -> None:
         """To be called after each API call."""
@@ -114,7 +124,11 @@ class Rows:
         entailed = [change for change in changes if self._is_entailed(change)]
         rest = [change for change in changes if not self._is_entailed(change)]
         told = {f"{change.table.app} {change.after['user_id']}" for change in entailed}
-        return Difference(self._canonical(rest), sorted(told), sorted({p for change in rest for p in _people(change)}))
+        return Difference(
+            self._canonical(rest),
+            sorted(told),
+            sorted({p for change in rest for p in _people(change)}),
+        )
 
     def _all(self) -> list[_Change]:
         return [change for app in self._seen for change in self._changes(app, 0)[0]]
@@ -149,7 +163,13 @@ class Rows:
         return _row(table, found[0]) if found else None
 
     def _canonical(self, changes: list[_Change]) -> list[dict]:
-        codes = {str(c.after[f]) for c in changes if c.after for f in CODES & c.after.keys() if c.after[f]}
+        codes = {
+            str(c.after[f])
+            for c in changes
+            if c.after
+            for f in CODES & c.after.keys()
+            if c.after[f]
+        }
         writer = _Writer(self, codes)
         effects = [effect for change in changes for effect in writer.effects(change)]
         return sorted(effects, key=lambda effect: json.dumps(effect, sort_keys=True))
@@ -190,19 +210,29 @@ class _Writer:
             return [_effect(table, key, "", "remove", None)]
         key = _digest(self._content(table, change.after)) if new else str(change.id)
         before, after = (self._row(table, row) for row in (change.before, change.after))
-        return [_effect(table, key, f, "set", after[f]) for f in sorted(after) if before[f] != after[f]]
+        return [
+            _effect(table, key, f, "set", after[f]) for f in sorted(after) if before[f] != after[f]
+        ]
 
     def _content(self, table: Table, row: dict) -> dict:
-        return {field: value for field, value in self._row(table, row).items() if field not in _PLACED}
+        return {
+            field: value for field, value in self._row(table, row).items() if field not in _PLACED
+        }
 
     def _row(self, table: Table, row: dict) -> dict:
-        return {field: self._field(table, field, row[field]) for field in table.columns if field not in _SKIPPED}
+        return {
+            field: self._field(table, field, row[field])
+            for field in table.columns
+            if field not in _SKIPPED
+        }
 
     def _field(self, table: Table, field: str, value: Any) -> Any:
         if field in CODES:
             return None if value is None else "<code>"
         if field in table.references:
-            return self._reference(table.app, table.references[field], value, sort=field not in _ORDERED)
+            return self._reference(
+                table.app, table.references[field], value, sort=field not in _ORDERED
+            )
         return self._value(table.app, value)
 
     def _value(self, app: str, value: Any) -> Any:
@@ -214,9 +244,14 @@ class _Writer:
             if len(value) > LONGEST:
                 return f"{value[:SHOWN]}… {len(value)} characters, {_digest(value)}"
             text = value
-            return _NUMBER.sub(lambda found: "<id>" if self._rows.numbered(text, found[0]) else found[0], text)
+            return _NUMBER.sub(
+                lambda found: "<id>" if self._rows.numbered(text, found[0]) else found[0], text
+            )
         if isinstance(value, list):
-            return sorted((self._value(app, item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
+            return sorted(
+                (self._value(app, item) for item in value),
+                key=lambda item: json.dumps(item, sort_keys=True),
+            )
         if isinstance(value, dict):
             return {key: self._named(app, key, item) for key, item in value.items()}
         return value
@@ -287,14 +322,22 @@ def _row(table: Table, text: str | None) -> dict | None:
 
 def _object(prefix: str, table: Table) -> str:
     """SQL for a row as JSON text."""
-    return "json_object({})".format(", ".join(f"'{column}', {prefix}\"{column}\"" for column in table.columns))
+    return "json_object({})".format(
+        ", ".join(f"'{column}', {prefix}\"{column}\"" for column in table.columns)
+    )
 
 
 def _watch(connection: sqlite3.Connection, tables: list[Table]) -> None:
-    connection.execute(f"CREATE TEMP TABLE {_LOG} (seq INTEGER PRIMARY KEY, tbl TEXT, id INTEGER, old TEXT)")
+    connection.execute(
+        f"CREATE TEMP TABLE {_LOG} (seq INTEGER PRIMARY KEY, tbl TEXT, id INTEGER, old TEXT)"
+    )
     for table in tables:
         old = _object("OLD.", table)
-        for event, id_, was in (("INSERT", "NEW.id", "NULL"), ("UPDATE", "OLD.id", old), ("DELETE", "OLD.id", old)):
+        for event, id_, was in (
+            ("INSERT", "NEW.id", "NULL"),
+            ("UPDATE", "OLD.id", old),
+            ("DELETE", "OLD.id", old),
+        ):
             connection.execute(
                 f'CREATE TEMP TRIGGER "coevolve_{event}_{table.name}" AFTER {event} ON main."{table.name}" BEGIN '
                 f"INSERT INTO {_LOG} (tbl, id, old) VALUES ('{table.name}', {id_}, {was}); END"

@@ -21,7 +21,9 @@ from .zygote import OUT_OF_MEMORY, Zygote
 
 KINDS = {401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 422: "bad_argument"}
 """Kind of error of a call that is answered with a status."""
-CELL_KINDS = frozenset(["syntax_error", "denied", "empty", "timeout", "memory", "api_error", "exception"])
+CELL_KINDS = frozenset(
+    ["syntax_error", "denied", "empty", "timeout", "memory", "api_error", "exception"]
+)
 """Kinds of error of a cell; the policy's process could say anything."""
 _STATUS = re.compile(r"Response status code is (\d+):")
 PAGE = 20
@@ -68,11 +70,22 @@ class Session:
     """One episode. After a fatal result nothing may be asked of it but `close`."""
 
     def __init__(
-        self, zygotes: Zygotes, base: str, begun: str, documents: dict[str, dict], specs: dict, limits: Limits
+        self,
+        zygotes: Zygotes,
+        base: str,
+        begun: str,
+        documents: dict[str, dict],
+        specs: dict,
+        limits: Limits,
     ):
         """`begun`: digest of the start state, part of that of every state after it."""
         self.base, self._begun = base, begun
-        self._zygotes, self._documents, self._specs, self._limits = zygotes, documents, specs, limits
+        self._zygotes, self._documents, self._specs, self._limits = (
+            zygotes,
+            documents,
+            specs,
+            limits,
+        )
         mine, its = pair()
         self._policy_end, apis = pair()
         with its, apis:
@@ -92,14 +105,20 @@ class Session:
         """The `Result` of one action."""
         deadline = now() + self._limits.hard
         try:
-            return self._cell(action, deadline) if isinstance(action, str) else self._call(action, deadline)
+            return (
+                self._cell(action, deadline)
+                if isinstance(action, str)
+                else self._call(action, deadline)
+            )
         except (TimedOut, Garbage, Closed, Failed) as error:
             return self._ended(*self._fate(error))
 
     def call(self, app: str, api: str, **arguments: Any) -> Any:
         """The response of an API, asked on the supervisor's behalf; None where it is an error."""
         deadline = now() + self._limits.hard
-        return self._request(app, api, self._completed(app, f"{app}.{api}", arguments, deadline), deadline)["value"]
+        return self._request(
+            app, api, self._completed(app, f"{app}.{api}", arguments, deadline), deadline
+        )["value"]
 
     def final(self, seconds: float) -> dict:
         """`World.final`: what is different from the start. Raises Failed."""
@@ -115,7 +134,10 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        for zygote, pid in ((self._zygotes.policy, self._policy_pid), (self._zygotes.world, self._world_pid)):
+        for zygote, pid in (
+            (self._zygotes.policy, self._policy_pid),
+            (self._zygotes.world, self._world_pid),
+        ):
             if pid is not None:
                 zygote.kill(pid)
         self._policy_pid = self._world_pid = None
@@ -128,13 +150,20 @@ class Session:
         try:
             return self._order(order, now() + seconds)
         except (Closed, TimedOut, Garbage) as error:
-            raise Failed(f"{order['op']}: {type(error).__name__} {error}", self._fate(error)[0]) from None
+            raise Failed(
+                f"{order['op']}: {type(error).__name__} {error}", self._fate(error)[0]
+            ) from None
 
     def _cell(self, code: str, deadline: float) -> dict:
         policy = self._started(deadline)
         self._world.send({"op": "begin", "requests": self._limits.requests}, deadline)
         keep = self._limits.observation // 2
-        order = {"code": code, "seconds": self._limits.soft, "keep": keep, "with_output": self._limits.keep_output}
+        order = {
+            "code": code,
+            "seconds": self._limits.soft,
+            "keep": keep,
+            "with_output": self._limits.keep_output,
+        }
         policy.send(order, deadline)
         while not policy.complete:
             wait_any([policy, self._world], deadline)
@@ -142,10 +171,16 @@ class Session:
             if self._world.fill():
                 raise Garbage("an answer to nothing")
         said = policy.receive(deadline)
-        text, error = (said.get("text"), said.get("error")) if isinstance(said, dict) else (None, None)
+        text, error = (
+            (said.get("text"), said.get("error")) if isinstance(said, dict) else (None, None)
+        )
         if not isinstance(text, str):
             raise Garbage("no output")
-        kind = error if error is None or (isinstance(error, str) and error in CELL_KINDS) else "exception"
+        kind = (
+            error
+            if error is None or (isinstance(error, str) and error in CELL_KINDS)
+            else "exception"
+        )
         outcome = self._order({"op": "end"}, deadline)
         return self._result(text, kind, outcome) | {"tools": outcome["called"]}
 
@@ -153,21 +188,31 @@ class Session:
         if self._policy is None:
             mine, its = pair()
             with its:
-                self._policy_pid = self._zygotes.policy.fork("policy", [its.fileno(), self._policy_end.fileno()])
+                self._policy_pid = self._zygotes.policy.fork(
+                    "policy", [its.fileno(), self._policy_end.fileno()]
+                )
             self._policy_end.close()
             self._policy = Channel(mine)
             methods: dict[str, dict[str, str]] = {}
             for name, document in self._documents.items():
                 app, _, api = name.partition(".")
                 methods.setdefault(app, {})[api] = document["method"]
-            order = {"apis": methods, "date": self._specs["datetime"], "memory_mb": self._limits.memory_mb // 2}
+            order = {
+                "apis": methods,
+                "date": self._specs["datetime"],
+                "memory_mb": self._limits.memory_mb // 2,
+            }
             self._policy.send(order, deadline)
         return self._policy
 
     def _call(self, action: dict, deadline: float) -> dict:
         tool, arguments = action.get("tool"), action.get("arguments", {})
         if tool not in self._documents or not isinstance(arguments, dict):
-            known = f"There is no API {tool!r}." if tool not in self._documents else "The arguments are no object."
+            known = (
+                f"There is no API {tool!r}."
+                if tool not in self._documents
+                else "The arguments are no object."
+            )
             kind = "unknown_tool" if tool not in self._documents else "bad_argument"
             return {"observation": f"Error: {known}", "error": kind, "state": self.state}
         app, _, api = tool.partition(".")
@@ -184,19 +229,25 @@ class Session:
 
     def _completed(self, app: str, tool: str, arguments: dict, deadline: float) -> dict:
         """The arguments with those that calls leave out."""
-        missing = [name for name in left_out(self._documents[tool]["parameters"]) if name not in arguments]
+        missing = [
+            name for name in left_out(self._documents[tool]["parameters"]) if name not in arguments
+        ]
         added: dict[str, Any] = {}
         for name in missing:
             if name == "page_limit":
                 added[name] = PAGE
-            elif token := self._token(name.removesuffix("access_token").rstrip("_") or app, deadline):
+            elif token := self._token(
+                name.removesuffix("access_token").rstrip("_") or app, deadline
+            ):
                 added[name] = token
         return arguments | added
 
     def _token(self, app: str, deadline: float) -> str | None:
         """Of the supervisor's account in an app, through the public APIs; None where the login fails."""
         if app not in self._tokens:
-            accounts = self._request("supervisor", "show_account_passwords", {}, deadline)["value"] or []
+            accounts = (
+                self._request("supervisor", "show_account_passwords", {}, deadline)["value"] or []
+            )
             password = next((a["password"] for a in accounts if a["account_name"] == app), None)
             profile = self._request("supervisor", "show_profile", {}, deadline)["value"] or {}
             name = profile.get("phone_number" if app == "phone" else "email")
@@ -255,7 +306,9 @@ class Session:
         if self._policy_pid is not None:
             statuses.append(self._zygotes.policy.kill(self._policy_pid, _grace(self._policy)))
             self._policy_pid = None
-        if any(os.WIFEXITED(status) and os.WEXITSTATUS(status) == OUT_OF_MEMORY for status in statuses):
+        if any(
+            os.WIFEXITED(status) and os.WEXITSTATUS(status) == OUT_OF_MEMORY for status in statuses
+        ):
             return "memory", OUT_OF_MEMORY_TEXT
         return "died", "ended its process"
 

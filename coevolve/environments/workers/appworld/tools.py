@@ -32,7 +32,10 @@ def tool(name: str, document: dict, language: dict[str, Any]) -> dict:
     """
     entry = dict(language)
     takes, needs = entry.pop("takes", None), entry.pop("needs", ())
-    read_only, checked = entry.pop("read_only", document["method"] == "GET"), entry.pop("checked", False)
+    read_only, checked = (
+        entry.pop("read_only", document["method"] == "GET"),
+        entry.pop("checked", False),
+    )
     hidden = left_out(document["parameters"])
     asked = [p for p in document["parameters"] if p["name"] not in hidden]
     shown = [p for p in asked if p["required"] or not language or p["name"] in (takes or [])]
@@ -55,7 +58,9 @@ def tool(name: str, document: dict, language: dict[str, Any]) -> dict:
 def schema(parameter: dict) -> dict:
     """JSON Schema of a documented parameter: its type, and those constraints that have a word there."""
     kinds = [_kind(kind.strip()) for kind in parameter["type"].split("|")]
-    found: dict[str, Any] = dict(kinds[0]) if len(kinds) == 1 else {"type": [kind["type"] for kind in kinds]}
+    found: dict[str, Any] = (
+        dict(kinds[0]) if len(kinds) == 1 else {"type": [kind["type"] for kind in kinds]}
+    )
     found["description"] = parameter["description"]
     for constraint in parameter["constraints"]:
         found |= _constraint(constraint)

@@ -54,20 +54,30 @@ class AppWorld:
 
     def __init__(self, root: Root, secret: bytes, limits: Limits):
         self._root, self._key, self._limits = root, secret, limits
-        shared = {name: os.environ[name] for name in ("PATH", "LANG", "COEVOLVE_DEBUG") if name in os.environ}
+        shared = {
+            name: os.environ[name]
+            for name in ("PATH", "LANG", "COEVOLVE_DEBUG")
+            if name in os.environ
+        }
         shared |= {"PYTHONHASHSEED": "0", "TZ": "UTC", "PYTHONUTF8": "1"}
         world = {"APPWORLD_ROOT": str(root.directory), "COEVOLVE_MEMORY_MB": str(limits.memory_mb)}
-        passed = {name: os.environ[name] for name in ("APPWORLD_CACHE", "HOME", "TMPDIR") if name in os.environ}
+        passed = {
+            name: os.environ[name]
+            for name in ("APPWORLD_CACHE", "HOME", "TMPDIR")
+            if name in os.environ
+        }
         self._zygotes = Zygotes(
-            Zygote("episode", shared | world | passed),
-            Zygote("policy", shared),
+            Zygote("episode", shared | world | passed), Zygote("policy", shared)
         )
         self._warm = False
         self._references: dict[str, dict] = {}
         self._values: dict[str, dict[str, list]] = {}
 
     def describe(self) -> dict:
-        tools = [tool(name, document, LANGUAGE.get(name, {})) for name, document in self._root.documents.items()]
+        tools = [
+            tool(name, document, LANGUAGE.get(name, {}))
+            for name, document in self._root.documents.items()
+        ]
         return {
             "name": "appworld",
             "version": self._root.version,
@@ -93,7 +103,10 @@ class AppWorld:
         scenario = id_.partition("_")[0]
         return {
             "kind": "appworld",
-            "tags": [f"scenario:{scenario}", *([f"difficulty:{difficulty}"] if difficulty is not None else [])],
+            "tags": [
+                f"scenario:{scenario}",
+                *([f"difficulty:{difficulty}"] if difficulty is not None else []),
+            ],
             "verifier": {"kind": "official"},
             "query": [clean(self._root.specs(id_)["instruction"])],
             "solution": [[clean(solution)]] if solution else [],
@@ -118,7 +131,12 @@ class AppWorld:
             f"phone number {person['phone_number']}."
         )
         tools = [] if own else OFFERED
-        return session, {"observation": about, "tools": tools, "state": session.state, "values": known}
+        return session, {
+            "observation": about,
+            "tools": tools,
+            "state": session.state,
+            "values": known,
+        }
 
     def _known(self, base: str) -> dict[str, list]:
         """What the supervisor of a start state knows; asked for in a session of its own, once."""
@@ -133,9 +151,13 @@ class AppWorld:
     def _base(self, start: dict) -> tuple[str, bool]:
         """The task whose state it is, and whether its text and its ground truth belong to it."""
         name, config = start.get("name"), start.get("config")
-        base = name if name is not None else config.get("base") if isinstance(config, dict) else None
+        base = (
+            name if name is not None else config.get("base") if isinstance(config, dict) else None
+        )
         if not isinstance(base, str) or not self._root.has(base):
-            raise BadRequest(f'no task {base!r} in the data; a start has a name, or a config {{"base": "<task>"}}')
+            raise BadRequest(
+                f'no task {base!r} in the data; a start has a name, or a config {{"base": "<task>"}}'
+            )
         return base, name is not None
 
     def _session(self, base: str, instruction: str | None) -> Session:
@@ -147,7 +169,9 @@ class AppWorld:
             "instruction": instruction,
             "secret": self._secret(base),
         }
-        session = Session(self._zygotes, base, self._root.begun(base), self._root.documents, specs, self._limits)
+        session = Session(
+            self._zygotes, base, self._root.begun(base), self._root.documents, specs, self._limits
+        )
         try:
             session.open(order, SETUP_SECONDS)
         except Failed:
@@ -185,7 +209,11 @@ class AppWorld:
                 raise
             session.end(error.kind)
             return judge.ended(error.kind)
-        return judge.official(evaluation, final) if official else judge.state(final, self._reference(base, own, task))
+        return (
+            judge.official(evaluation, final)
+            if official
+            else judge.state(final, self._reference(base, own, task))
+        )
 
     def _outcome(self, session: Session, official: bool) -> tuple[dict, dict]:
         """What an episode came to, and AppWorld's own evaluation of the saved state; nothing is left on disk. Raises Failed."""

@@ -52,8 +52,13 @@ class World:
         start = str(directory / "dbs")
         # loads the tables' write counters too, without which AppWorld's evaluation compares every table of both states
         ModelCollection.load(self._home, start, list(get_all_apps(skip_admin=True)))
-        self.apis = apis.Apis(plan.routes, self._home, start, specs["datetime"], bytes.fromhex(secret))
-        self._supervisor, self._email = import_models_module("supervisor"), specs["supervisor"]["email"]
+        self.apis = apis.Apis(
+            plan.routes, self._home, start, specs["datetime"], bytes.fromhex(secret)
+        )
+        self._supervisor, self._email = (
+            import_models_module("supervisor"),
+            specs["supervisor"]["email"],
+        )
         if instruction is not None:
             self._instruct(instruction)
         self._rows = rows.Rows(databases(), plan.tables)
@@ -90,7 +95,11 @@ class World:
         effects = self._rows.since_last()
         if effects:
             self._changed = self._rows.since_start()
-        return {"effects": effects, "state": rows.digest(self._changed), "completed": self._task().status is not None}
+        return {
+            "effects": effects,
+            "state": rows.digest(self._changed),
+            "completed": self._task().status is not None,
+        }
 
     def final(self) -> dict:
         """{changes, told, concerned, status, answer, answered}: the whole difference to the start.
@@ -116,7 +125,11 @@ class World:
 
     def _is_supervisor(self, person: str) -> bool:
         app, _, user = person.partition(" ")
-        found = databases()[app].execute("SELECT email FROM users WHERE id = ?", (int(user),)).fetchone()
+        found = (
+            databases()[app]
+            .execute("SELECT email FROM users WHERE id = ?", (int(user),))
+            .fetchone()
+        )
         return found is not None and found[0] == self._email
 
     def save(self, directory: str) -> None:
@@ -205,7 +218,11 @@ def _watch_comparisons() -> list[str]:
         try:
             compare(*args, **options)
         except AssertionError:
-            if len(args) > 2 and isinstance(args[0], _ChangedModels) and isinstance(args[2], set | list | tuple):
+            if (
+                len(args) > 2
+                and isinstance(args[0], _ChangedModels)
+                and isinstance(args[2], set | list | tuple)
+            ):
                 beyond.extend(sorted(set(args[0]) - set(args[2])))
             raise
 
@@ -215,22 +232,44 @@ def _watch_comparisons() -> list[str]:
 
 def databases() -> dict[str, sqlite3.Connection]:
     """The open databases, without that of the documentation, which nothing changes."""
-    return {app: import_models_module(app).SQLModel.db.connection for app in get_all_apps() if app != "api_docs"}
+    return {
+        app: import_models_module(app).SQLModel.db.connection
+        for app in get_all_apps()
+        if app != "api_docs"
+    }
 
 
 def tables() -> list[rows.Table]:
     found = []
     for app, connection in databases().items():
-        models = [(model.table_name, model.__name__) for model in import_models_module(app).SQLModel.models()]
+        models = [
+            (model.table_name, model.__name__)
+            for model in import_models_module(app).SQLModel.models()
+        ]
         for name, model in models:
             if f"{app}.{model}" in _OUTSIDE:
                 continue
             columns = connection.execute(f'PRAGMA table_info("{name}")').fetchall()
             held = frozenset(column[1] for column in columns if column[2] == "JSON")
-            references = {key[3]: key[2] for key in connection.execute(f'PRAGMA foreign_key_list("{name}")')}
-            lists = {column: rows.refers_to(column, [table for table, _ in models]) for column in held}
-            references |= {column: table for column, table in lists.items() if column.endswith("_ids") and table}
+            references = {
+                key[3]: key[2] for key in connection.execute(f'PRAGMA foreign_key_list("{name}")')
+            }
+            lists = {
+                column: rows.refers_to(column, [table for table, _ in models]) for column in held
+            }
+            references |= {
+                column: table
+                for column, table in lists.items()
+                if column.endswith("_ids") and table
+            }
             found.append(
-                rows.Table(app, name, f"{app}.{model}", tuple(column[1] for column in columns), references, held)
+                rows.Table(
+                    app,
+                    name,
+                    f"{app}.{model}",
+                    tuple(column[1] for column in columns),
+                    references,
+                    held,
+                )
             )
     return found

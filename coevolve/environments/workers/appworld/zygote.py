@@ -42,7 +42,11 @@ class Zygote:
         command = launch.command(sys.executable, "appworld.zygote", module, descriptor, me)
         with theirs:
             self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()]
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=[theirs.fileno()],
             )
         self._socket.settimeout(_START_SECONDS)
 

@@ -55,7 +55,13 @@ class Shape:
         if isinstance(value, dict) and self._fields and not (self._tables and _is_table(value)):
             if missing := sorted(self._fields - set(value)):
                 return f"{place} lacks {', '.join(missing)}"
-        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        keys = (
+            value
+            if isinstance(value, dict)
+            else range(len(value))
+            if isinstance(value, list)
+            else ()
+        )
         for key, item in zip(keys, _items(value), strict=True):
             if self._inner and (found := self._inner.problem(item, f"{place}.{key}")):
                 return found
@@ -63,7 +69,13 @@ class Shape:
 
 
 def _items(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return (
+        list(value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else []
+    )
 
 
 def _is_table(value: dict) -> bool:
@@ -96,8 +108,12 @@ def shapes(class_: str) -> dict[str, Shape]:
     for key, default in scenario.asked.items():
         if type(default) in _KINDS:
             known[key].learn(default)
-    official = [entry["initial_config"] for category in CATEGORIES for entry in entries(category).values()]
-    for state in official + [generate(f"shapes-{number}", [class_])["state"] for number in range(EXAMPLES)]:
+    official = [
+        entry["initial_config"] for category in CATEGORIES for entry in entries(category).values()
+    ]
+    for state in official + [
+        generate(f"shapes-{number}", [class_])["state"] for number in range(EXAMPLES)
+    ]:
         for key, value in state.get(class_, {}).items():
             known.setdefault(key, Shape()).learn(value)
     return {key: shape for key, shape in known.items() if shape.learnt}
@@ -119,7 +135,9 @@ def problem(config: Any) -> str | None:
         return f"state is an object, not {_KINDS[type(state)]}"
     if unknown := [name for name in state if name not in classes]:
         return f"there is a state for {unknown[0]!r}, which is none of the classes ({', '.join(classes)})"
-    return next((found for class_ in state if (found := _class_problem(class_, state[class_]))), None)
+    return next(
+        (found for class_ in state if (found := _class_problem(class_, state[class_]))), None
+    )
 
 
 def _class_problem(class_: str, config: Any) -> str | None:
@@ -130,7 +148,10 @@ def _class_problem(class_: str, config: Any) -> str | None:
         return f"{class_} has no {unknown[0]!r}; it has {', '.join(known) or 'nothing that can be set'}"
     if class_ == "GorillaFileSystem":
         return _tree_problem(config["root"]) if "root" in config else None
-    return next((found for key in config if (found := known[key].problem(config[key], f"{class_}.{key}"))), None)
+    return next(
+        (found for key in config if (found := known[key].problem(config[key], f"{class_}.{key}"))),
+        None,
+    )
 
 
 def _tree_problem(root: Any) -> str | None:
@@ -148,13 +169,25 @@ def _tree_problem(root: Any) -> str | None:
             return f"GorillaFileSystem holds more than {MAX_NAMES} names"
         place, node, depth = pending.pop()
         if _is_folder(node) and depth < MAX_DEPTH:
-            pending += [(f"{place}/{name}", item, depth + 1) for name, item in node["contents"].items()]
-        elif not (isinstance(node, dict) and node.get("type") == "file" and isinstance(node.get("content"), str)):
+            pending += [
+                (f"{place}/{name}", item, depth + 1) for name, item in node["contents"].items()
+            ]
+        elif not (
+            isinstance(node, dict)
+            and node.get("type") == "file"
+            and isinstance(node.get("content"), str)
+        ):
             return f"GorillaFileSystem: {place} is neither a folder nor a file with a text, or lies too deep"
-        if wrong := next((name for name in node.get("contents", ()) if not name or "/" in name), None):
+        if wrong := next(
+            (name for name in node.get("contents", ()) if not name or "/" in name), None
+        ):
             return f"GorillaFileSystem: {place} holds the impossible name {wrong!r}"
     return None
 
 
 def _is_folder(node: Any) -> bool:
-    return isinstance(node, dict) and node.get("type") == "directory" and isinstance(node.get("contents"), dict)
+    return (
+        isinstance(node, dict)
+        and node.get("type") == "directory"
+        and isinstance(node.get("contents"), dict)
+    )

@@ -14,7 +14,14 @@ HANDLES = (
     "tidal_notes brassfern copperlane duskwalker emberfield fogharbor greenloft hazelink inkwell_42 juniperly kitehill "
     "lanternbay mapledesk northpier orchardist paperkite"
 ).split()
-PASSWORDS = ("moss-Lantern-71", "Quartz!harbor9", "velvetOrbit_55", "plum*Cascade3", "Anchor^Birch28", "tulipEngine84")
+PASSWORDS = (
+    "moss-Lantern-71",
+    "Quartz!harbor9",
+    "velvetOrbit_55",
+    "plum*Cascade3",
+    "Anchor^Birch28",
+    "tulipEngine84",
+)
 
 ROOTS = "home studio atelier desk lab office garage library".split()
 FOLDERS = (
@@ -27,7 +34,14 @@ STEMS = (
     "proposal briefing measurements forecast"
 ).split()
 SUFFIXES = ("txt", "md", "csv", "log")
-NEW_FILES = ("fresh.txt", "handover.md", "todo_list.txt", "results.csv", "scratch.log", "thanks.txt")
+NEW_FILES = (
+    "fresh.txt",
+    "handover.md",
+    "todo_list.txt",
+    "results.csv",
+    "scratch.log",
+    "thanks.txt",
+)
 NEW_FOLDERS = ("keepsakes", "outbox", "favorites", "to_print", "weekend", "finished")
 
 LINES = (

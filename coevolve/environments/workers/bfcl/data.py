@@ -105,7 +105,9 @@ def version() -> str:
 
 def source(class_: str) -> ModuleType:
     """The module that implements an API class."""
-    return importlib.import_module(f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{DOCUMENTS[class_]}")
+    return importlib.import_module(
+        f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{DOCUMENTS[class_]}"
+    )
 
 
 def digest(name: str) -> str:
@@ -165,10 +167,16 @@ def read_call(text: str) -> dict:
     Raises ValueError for anything else.
     """
     node = ast.parse(text.strip(), mode="eval").body
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in functions():
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Name)
+        or node.func.id not in functions()
+    ):
         raise ValueError(f"not a call of a documented function: {text[:80]}")
     names = list(functions()[node.func.id][1]["parameters"]["properties"])
-    arguments = {name: ast.literal_eval(value) for name, value in zip(names, node.args, strict=False)}
+    arguments = {
+        name: ast.literal_eval(value) for name, value in zip(names, node.args, strict=False)
+    }
     arguments |= {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
     if len(arguments) != len(node.args) + len(node.keywords) or None in arguments:
         raise ValueError(f"arguments cannot be bound: {text[:80]}")
@@ -191,12 +199,16 @@ def runs_from(entry: dict) -> dict[str, int]:
 
 def turns(entry: dict) -> list[str]:
     """What the user says, turn by turn. The turn that brings missing functions has the package's own words."""
-    return ["\n".join(message["content"] for message in turn) or _update() for turn in entry["question"]]
+    return [
+        "\n".join(message["content"] for message in turn) or _update() for turn in entry["question"]
+    ]
 
 
 @cache
 def _update() -> str:
-    return importlib.import_module("bfcl_eval.constants.default_prompts").DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
+    return importlib.import_module(
+        "bfcl_eval.constants.default_prompts"
+    ).DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
 
 
 def number(name: str) -> int:

@@ -21,7 +21,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import (
+    response_checker,
+    state_checker,
+)
 
 from . import state
 from .data import functions
@@ -57,7 +60,10 @@ def typed(scene: Scene, actions: Turns, reference: Turns) -> Verdict | None:
 
 
 def _as_documented(turns: Turns) -> Turns:
-    return [[call | {"arguments": _converted(call["tool"], call["arguments"])} for call in turn] for turn in turns]
+    return [
+        [call | {"arguments": _converted(call["tool"], call["arguments"])} for call in turn]
+        for turn in turns
+    ]
 
 
 def _converted(tool: Any, arguments: Any) -> Any:
@@ -73,9 +79,18 @@ def _typed(value: Any, schema: dict) -> Any:
         return {name: _typed(item, fields.get(name, {})) for name, item in value.items()}
     if isinstance(value, list) and (items := schema.get("items")):
         return [_typed(item, items) for item in value]
-    if type_ == "float" and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+    if (
+        type_ == "float"
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(value) < 2**53
+    ):
         return float(value)
-    return int(value) if type_ == "integer" and isinstance(value, float) and value.is_integer() else value
+    return (
+        int(value)
+        if type_ == "integer" and isinstance(value, float) and value.is_integer()
+        else value
+    )
 
 
 def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
@@ -96,7 +111,9 @@ def judge(scene: Scene, actions: Turns, reference: Turns) -> Verdict:
             failure = failure or _fault(number, done, model, truth, seen, expected)
             turns.append(_turn(untouched, _cells(model), _cells(truth), seen, expected))
         except (RecursionError, state.Corrupt):
-            return Verdict(False, *(failure or ("corrupt_state", number)), _mean(turns, len(reference)))
+            return Verdict(
+                False, *(failure or ("corrupt_state", number)), _mean(turns, len(reference))
+            )
     hidden = [name for name in scene.classes if _private(model, name) != _private(truth, name)]
     if failure is None:
         return Verdict(True, progress=1.0, hidden=hidden)
@@ -111,7 +128,9 @@ def _run(world: World, calls: list[dict], turn: int) -> list[str]:
     return [world.call(call["tool"], call["arguments"], turn).text for call in calls]
 
 
-def _fault(number: int, done: list, model: World, truth: World, seen: list, expected: list) -> tuple[str, int] | None:
+def _fault(
+    number: int, done: list, model: World, truth: World, seen: list, expected: list
+) -> tuple[str, int] | None:
     """The official checks of one turn."""
     if not done:
         return "empty_turn_model_response", number
@@ -148,5 +167,8 @@ def _distance(one: dict, other: dict) -> int:
 
 def _mean(turns: list[Turn], count: int) -> float:
     """Mean over `count` turns of the mean of both parts; where there is no state to change, and none was, of the responses."""
-    worth = [turn.responses if turn.state is None else (turn.state + turn.responses) / 2 for turn in turns]
+    worth = [
+        turn.responses if turn.state is None else (turn.state + turn.responses) / 2
+        for turn in turns
+    ]
     return sum(worth) / count if count else 0.0

@@ -22,7 +22,12 @@ from typing import Any
 
 from . import data
 
-OFFICIAL = ("multi_turn_base", "multi_turn_long_context", "multi_turn_miss_func", "multi_turn_miss_param")
+OFFICIAL = (
+    "multi_turn_base",
+    "multi_turn_long_context",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+)
 OWN = "multi_turn_coevolve"
 PREFIX = "BFCL_v4"
 
@@ -44,7 +49,10 @@ def replace_modules() -> dict[str, SimpleNamespace]:
 
 def handler(name: str) -> type:
     """An official handler's class."""
-    module = {"QwenFCHandler": "local_inference.qwen_fc", "OpenAICompletionsHandler": "api_inference.openai_completion"}
+    module = {
+        "QwenFCHandler": "local_inference.qwen_fc",
+        "OpenAICompletionsHandler": "api_inference.openai_completion",
+    }
     return getattr(importlib.import_module(f"bfcl_eval.model_handler.{module[name]}"), name)
 
 
@@ -94,8 +102,13 @@ def evaluate_own(eval_runner: Any, root: Path, name: str) -> None:
         return
     results = load_file(file, sort_by_id=True)
     questions = {entry["id"]: entry for entry in load_file(root / "data" / f"{PREFIX}_{OWN}.json")}
-    answers = {entry["id"]: entry for entry in load_file(root / "data" / "possible_answer" / f"{PREFIX}_{OWN}.json")}
-    prompts = populate_test_cases_with_predefined_functions([questions[entry["id"]] for entry in results])
+    answers = {
+        entry["id"]: entry
+        for entry in load_file(root / "data" / "possible_answer" / f"{PREFIX}_{OWN}.json")
+    }
+    prompts = populate_test_cases_with_predefined_functions(
+        [questions[entry["id"]] for entry in results]
+    )
     possible = [answers[entry["id"]] for entry in results]
     judge = eval_runner.get_handler(name)
     eval_runner.multi_turn_runner(judge, results, prompts, possible, name, OWN, root / "score")
@@ -119,7 +132,11 @@ def prompts() -> None:
             entries |= {entry["id"]: entry for entry in load_dataset_entry(category)}
         answer = {
             style: record(make, copy.deepcopy(entries[request["entry"]]), request["replies"][style])
-            for style, make in {"qwen-fc": qwen_fc, "openai": openai_tools, "prompting": openai_prompting}.items()
+            for style, make in {
+                "qwen-fc": qwen_fc,
+                "openai": openai_tools,
+                "prompting": openai_prompting,
+            }.items()
         }
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -140,7 +157,9 @@ def qwen_fc(sent: list[Any], replies: Any) -> Any:
     def query(inference_data: dict) -> tuple[Any, float]:
         sent.append(player._format_prompt(inference_data["message"], inference_data["function"]))
         choice = SimpleNamespace(text=next(replies))
-        return SimpleNamespace(choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)), 0.0
+        return SimpleNamespace(
+            choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+        ), 0.0
 
     player._query_prompting = query
     return player
@@ -162,12 +181,21 @@ def _chat(sent: list[Any], replies: Any, *, fc: bool) -> Any:
     player = handler("OpenAICompletionsHandler")("stub", 0, "stub", fc)
 
     def generate(**request: Any) -> tuple[Any, float]:
-        messages = [m if isinstance(m, dict) else m.model_dump(exclude_unset=True) for m in request["messages"]]
-        sent.append({"messages": copy.deepcopy(messages), "tools": copy.deepcopy(request.get("tools", []))})
+        messages = [
+            m if isinstance(m, dict) else m.model_dump(exclude_unset=True)
+            for m in request["messages"]
+        ]
+        sent.append(
+            {"messages": copy.deepcopy(messages), "tools": copy.deepcopy(request.get("tools", []))}
+        )
         reply = next(replies)
-        message = ChatCompletionMessage.model_validate(reply if fc else {"role": "assistant", "content": reply})
+        message = ChatCompletionMessage.model_validate(
+            reply if fc else {"role": "assistant", "content": reply}
+        )
         choice = SimpleNamespace(message=message)
-        return SimpleNamespace(choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)), 0.0
+        return SimpleNamespace(
+            choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+        ), 0.0
 
     player.generate_with_backoff = generate
     return player

@@ -32,7 +32,9 @@ class Shared:
         """The table with the package's own rows replaced by this judgement's copies of them."""
         module = source("TravelAPI")
         own = {
-            id(row) for rows in (module.CREDIT_CARD_EXTENSION, module.BOOKING_RECORD_EXTENSION) for row in rows.values()
+            id(row)
+            for rows in (module.CREDIT_CARD_EXTENSION, module.BOOKING_RECORD_EXTENSION)
+            for row in rows.values()
         }
         return {key: self._row(row) if id(row) in own else row for key, row in table.items()}
 
@@ -55,7 +57,9 @@ class Quirks:
             return Answer(f"{RAISED}Function call {tool} is not allowed.", "unknown_tool")
         if isinstance(tool, str) and tool.isidentifier() and tool not in methods:
             return Answer(f"{RAISED}name {tool!r} is not defined", "unknown_tool")
-        named = isinstance(arguments, dict) and all(isinstance(name, str) and name.isidentifier() for name in arguments)
+        named = isinstance(arguments, dict) and all(
+            isinstance(name, str) and name.isidentifier() for name in arguments
+        )
         return None if named and tool in methods else refusal(tool, arguments, methods)
 
     def arguments(self, tool: str, arguments: dict, methods: Collection[str]) -> dict:
@@ -66,7 +70,9 @@ class Quirks:
     def _written(self, value: Any, methods: Collection[str]) -> Any:
         def name(match: re.Match[str]) -> str:
             called = match[1]
-            return f"{self._object(functions()[called][0])}.{called}" if called in methods else called
+            return (
+                f"{self._object(functions()[called][0])}.{called}" if called in methods else called
+            )
 
         text = repr(value)
         return ast.literal_eval(_CALLED.sub(name, text)) if _CALLED.search(text) else value

@@ -76,7 +76,9 @@ def _names(arguments: dict, document: dict) -> str | None:
 def _types(arguments: dict, document: dict) -> str | None:
     for name, value in arguments.items():
         optional = value is None and name not in document.get("required", [])
-        text_id = name.endswith("_id") and isinstance(value, str)  # some official tickets have ids like 'ticket_001'
+        text_id = name.endswith("_id") and isinstance(
+            value, str
+        )  # some official tickets have ids like 'ticket_001'
         if not optional and not text_id and not _fits(value, document["properties"][name]):
             return f"{name} must be {_wanted(document['properties'][name])}."
     return None
@@ -85,7 +87,11 @@ def _types(arguments: dict, document: dict) -> str | None:
 def _wanted(schema: dict) -> str:
     """In words, the items of a list included: a list with wrong ones is a list."""
     items = schema.get("items") if schema["type"] == "array" else None
-    return f"{_TYPES[schema['type']][1]} whose items are each {_wanted(items)}" if items else _TYPES[schema["type"]][1]
+    return (
+        f"{_TYPES[schema['type']][1]} whose items are each {_wanted(items)}"
+        if items
+        else _TYPES[schema["type"]][1]
+    )
 
 
 def _fits(value: Any, schema: dict) -> bool:
@@ -121,6 +127,9 @@ def _cost(tool: str, arguments: dict) -> str | None:
     if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:
         return f"decimal_places may be at most {MAX_PLACES}."
     if tool == "power" and all(isinstance(value, int) for value in numbers.values()):
-        if abs(numbers.get("exponent", 0)) * abs(numbers.get("base", 0)).bit_length() > MAX_POWER_BITS:
+        if (
+            abs(numbers.get("exponent", 0)) * abs(numbers.get("base", 0)).bit_length()
+            > MAX_POWER_BITS
+        ):
             return "The result has too many digits."
     return None

@@ -23,7 +23,9 @@ class Session:
         self.corrupt = False
         self.world = World(scene)
         instances = self.world.instances
-        self._watched = {class_: state.Watch(class_, instances[class_]) for class_ in sorted(instances)}
+        self._watched = {
+            class_: state.Watch(class_, instances[class_]) for class_ in sorted(instances)
+        }
         self._state = self._hash()
 
     def state(self) -> str:
@@ -56,7 +58,12 @@ class Session:
         except state.Corrupt:
             self.corrupt = True
             return self._fatal()
-        return {"observation": text, "error": answer.error, "effects": effects, "state": self._state}
+        return {
+            "observation": text,
+            "error": answer.error,
+            "effects": effects,
+            "state": self._state,
+        }
 
     def _effects(self, tool: Any) -> list[dict]:
         """No class reaches into another, so only the called one is compared."""

@@ -124,7 +124,10 @@ def _malformed(state: dict[str, dict]) -> bool:
         or any("id" not in row or "created_by" not in row for row in rows)
         or tickets.get("ticket_counter") in [row.get("id") for row in rows]
         or str(trading.get("order_counter")) in trading.get("orders", {})
-        or any("card_id" not in row for row in _values(state.get("TravelAPI", {}).get("booking_record", {})))
+        or any(
+            "card_id" not in row
+            for row in _values(state.get("TravelAPI", {}).get("booking_record", {}))
+        )
         or bool(state.get("TwitterAPI", {}).get("comments"))
     )
 

@@ -68,7 +68,9 @@ def _files(draw: random.Random) -> dict:
         for _ in range(draw.randint(1, 2)):
             inside |= _file(draw, next(rest))
         if draw.random() < 0.5:
-            inside[draw.choice(content.SUBFOLDERS)] = _folder(_file(draw, next(rest)) if draw.random() < 0.4 else {})
+            inside[draw.choice(content.SUBFOLDERS)] = _folder(
+                _file(draw, next(rest)) if draw.random() < 0.4 else {}
+            )
         top[folder] = _folder(inside)
     top[folders[3]] = _folder({})
     names = list(top)
@@ -99,7 +101,10 @@ def _math(draw: random.Random) -> dict:
 
 def _messages(draw: random.Random) -> dict:
     first = draw.choice((101, 240, 310, 455, 520, 780))
-    people = {name: f"USR{first + index}" for index, name in enumerate(draw.sample(content.FIRST_NAMES, 4))}
+    people = {
+        name: f"USR{first + index}"
+        for index, name in enumerate(draw.sample(content.FIRST_NAMES, 4))
+    }
     ids = list(people.values())
     inbox = [{draw.choice(ids): text} for text in draw.sample(content.MESSAGES, draw.randint(3, 5))]
     return {
@@ -161,7 +166,10 @@ def _trading(draw: random.Random) -> dict:
     symbols = sorted(draw.sample(sorted(content.COMPANIES), 8))
     stocks = {symbol: _stock(draw) for symbol in symbols}
     first = draw.randrange(20_100, 48_000)
-    orders = {str(first + index): _order(draw, first + index, stocks, index) for index in range(draw.randint(3, 5))}
+    orders = {
+        str(first + index): _order(draw, first + index, stocks, index)
+        for index in range(draw.randint(3, 5))
+    }
     return {
         "random_seed": draw.randrange(10**6),
         "orders": orders,
@@ -211,8 +219,14 @@ def _order(draw: random.Random, id_: int, stocks: dict, index: int) -> dict:
 
 def _travel(draw: random.Random) -> dict:
     first_name, last_name = draw.choice(content.FIRST_NAMES), draw.choice(content.LAST_NAMES)
-    cards = {_digits(draw, 12): _card(draw, f"{first_name} {last_name}") for _ in range(draw.randint(1, 2))}
-    bookings = {_digits(draw, 7): _booking(draw, draw.choice(list(cards))) for _ in range(draw.randint(1, 2))}
+    cards = {
+        _digits(draw, 12): _card(draw, f"{first_name} {last_name}")
+        for _ in range(draw.randint(1, 2))
+    }
+    bookings = {
+        _digits(draw, 7): _booking(draw, draw.choice(list(cards)))
+        for _ in range(draw.randint(1, 2))
+    }
     logged_in = draw.random() < 0.75
     return {
         "random_seed": draw.randrange(10**6),
@@ -265,7 +279,9 @@ def _vehicle(draw: random.Random) -> dict:
         "fuelLevel": round(draw.uniform(2, 30), 1),
         "batteryVoltage": round(draw.uniform(11.6, 13.8), 1),
         "engineState": "running" if draw.random() < 0.4 else "stopped",
-        "doorStatus": {door: "locked" if locked or draw.random() < 0.4 else "unlocked" for door in doors},
+        "doorStatus": {
+            door: "locked" if locked or draw.random() < 0.4 else "unlocked" for door in doors
+        },
         "acTemperature": float(draw.randint(15, 28)),
         "fanSpeed": draw.randrange(10, 95, 5),
         "acMode": draw.choice(("auto", "cool", "heat")),

@@ -26,7 +26,15 @@ GENERATED = "(generated)"
 _SILENT = {"generated_ids", "remainingUnlockedDoors", "long_context"}
 """Follow from other cells, or differ between replays by chance."""
 
-_COUNTED = {"order_counter", "tweet_counter", "ticket_counter", "message_count", "user_count", "balance", "fuelLevel"}
+_COUNTED = {
+    "order_counter",
+    "tweet_counter",
+    "ticket_counter",
+    "message_count",
+    "user_count",
+    "balance",
+    "fuelLevel",
+}
 """Shown as a difference, so that an effect does not depend on what else was done before."""
 
 _GENERATED_FIELDS = {
@@ -93,7 +101,11 @@ def _walk(root: Any, path: str, found: Cells) -> None:
 
 
 def _flatten(name: str, value: Any, found: Cells) -> None:
-    if isinstance(value, list) and value and all([isinstance(row, dict) and "id" in row for row in value]):
+    if (
+        isinstance(value, list)
+        and value
+        and all([isinstance(row, dict) and "id" in row for row in value])
+    ):
         value = {row["id"]: row for row in value}
     if not isinstance(value, dict):
         found["", name] = sorted(value) if isinstance(value, set) else value
@@ -118,7 +130,9 @@ def copied(value: Any) -> Any:
     """A copy of JSON data, or of a set; `copy.deepcopy` takes five times as long."""
     kind = type(value)
     if kind is dict:
-        return {key: copied(item) if type(item) in _MUTABLE else item for key, item in value.items()}
+        return {
+            key: copied(item) if type(item) in _MUTABLE else item for key, item in value.items()
+        }
     if kind is list:
         return [copied(item) if type(item) in _MUTABLE else item for item in value]
     return set(value) if kind is set else value
@@ -240,10 +254,16 @@ class Names:
             for key in {**before, **after}
             if (old := before.get(key, _ABSENT)) != (new := after.get(key, _ABSENT))
         ]
-        if added := [key for key, old, _ in changed if old is _ABSENT and "/" in key[0] and key[0][0] != "/"]:
+        if added := [
+            key for key, old, _ in changed if old is _ABSENT and "/" in key[0] and key[0][0] != "/"
+        ]:
             rows = {key for key, _ in before}
             self._name_new_rows([key for key in added if key[0] not in rows], after)
-        found = [effect for (row, field), old, new in changed for effect in self._change(row, field, old, new)]
+        found = [
+            effect
+            for (row, field), old, new in changed
+            for effect in self._change(row, field, old, new)
+        ]
         return sorted(found, key=_text) if len(found) > 1 else found
 
     def _name_new_rows(self, keys: list[tuple[str, str]], after: Cells) -> None:
@@ -251,16 +271,24 @@ class Names:
             table, _, id_ = row.partition("/")
             skip = _GENERATED_FIELDS.get(table, set())
             content = sorted(
-                (field, self._value(after[row, field])) for key, field in keys if key == row and field not in skip
+                (field, self._value(after[row, field]))
+                for key, field in keys
+                if key == row and field not in skip
             )
             name = f"{table}/#{hashlib.sha256(_encode(content).encode()).hexdigest()[:8]}"
-            same = sum(other == name or other.startswith(name + "-") for other in self._rows.values())
+            same = sum(
+                other == name or other.startswith(name + "-") for other in self._rows.values()
+            )
             self._rows[row] = self._values[id_] = f"{name}-{same + 1}" if same else name
 
     def _change(self, row: str, field: str, old: Any, new: Any) -> list[dict]:
         if (field or row) in _SILENT:
             return []
-        if old is _ABSENT and row in self._rows and field in _GENERATED_FIELDS.get(row.partition("/")[0], ()):
+        if (
+            old is _ABSENT
+            and row in self._rows
+            and field in _GENERATED_FIELDS.get(row.partition("/")[0], ())
+        ):
             return []
         if isinstance(old, _LISTS) and isinstance(new, _LISTS):
             return self._list_change(row, field, old or [], new or [])
@@ -278,11 +306,15 @@ class Names:
         skip = _GENERATED_FIELDS.get(field, set())
         if new[: len(old)] == old:
             old, new = [], new[len(old) :]
-        texts = [Counter(self._item(field or row, item, skip) for item in items) for items in (old, new)]
+        texts = [
+            Counter(self._item(field or row, item, skip) for item in items) for items in (old, new)
+        ]
         gone, come = texts[0] - texts[1], texts[1] - texts[0]
         if not gone and not come and old != new:
             return [self._effect(row, field, "set", new)]
-        made = [("remove", text) for text in gone.elements()] + [("add", text) for text in come.elements()]
+        made = [("remove", text) for text in gone.elements()] + [
+            ("add", text) for text in come.elements()
+        ]
         return [self._effect(row, field, op, json.loads(text)) for op, text in made]
 
     def _item(self, field: str, item: Any, skip: set[str]) -> str:
@@ -309,10 +341,14 @@ class Names:
         if not tweets and not isinstance(value, _MUTABLE):
             return value
         if isinstance(value, dict):
-            return {self._values.get(key, key): self._value(item, tweets) for key, item in value.items()}
+            return {
+                self._values.get(key, key): self._value(item, tweets) for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self._value(item, tweets) for item in value]
-        return self._rows.get(f"tweets/{value}", value) if tweets and isinstance(value, int) else value
+        return (
+            self._rows.get(f"tweets/{value}", value) if tweets and isinstance(value, int) else value
+        )
 
 
 def _text(effect: dict) -> str:

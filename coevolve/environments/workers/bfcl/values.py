@@ -31,14 +31,21 @@ def values(classes: list[str], state: dict[str, dict], instances: dict[str, Any]
 def _files(draw: random.Random, system: Any) -> Values:
     top = system.root.contents
     folders = [name for name, item in top.items() if hasattr(item, "contents")]
-    files = [name for name, item in top.items() if not hasattr(item, "contents") and not name.startswith(".")]
+    files = [
+        name
+        for name, item in top.items()
+        if not hasattr(item, "contents") and not name.startswith(".")
+    ]
     inner = [item for name in folders for item in top[name].contents.items()]
     deep_files = [name for name, item in inner if not hasattr(item, "contents")]
     deep_folders = [name for name, item in inner if hasattr(item, "contents")]
     all_files = files * 2 + deep_files  # an episode starts at the top
     pairs = sorted(name for name in files if "_v" in name)
     new_files, new_folders = draw.sample(content.NEW_FILES, 3), draw.sample(content.NEW_FOLDERS, 3)
-    readable = {f"{tool}.file_name": all_files for tool in ("cat", "sort", "tail", "wc", "grep", "rm", "echo")}
+    readable = {
+        f"{tool}.file_name": all_files
+        for tool in ("cat", "sort", "tail", "wc", "grep", "rm", "echo")
+    }
     return readable | {
         "cd.folder": folders + deep_folders + [".."],
         "cp.source": all_files,
@@ -49,7 +56,9 @@ def _files(draw: random.Random, system: Any) -> Values:
         "diff.file_name2": pairs[1:] or all_files,
         "echo.content": draw.sample(content.SENTENCES, 4),
         "find.path": [".", *folders],
-        "find.name": draw.sample(["txt", "md", "csv", "_v", *(name.partition(".")[0] for name in all_files)], 4),
+        "find.name": draw.sample(
+            ["txt", "md", "csv", "_v", *(name.partition(".")[0] for name in all_files)], 4
+        ),
         "grep.pattern": draw.sample(content.PATTERNS, 3),
         "mkdir.dir_name": new_folders,
         "rmdir.dir_name": [name for name in folders if not top[name].contents] + new_folders,
@@ -109,7 +118,9 @@ def _messages(draw: random.Random, app: Any) -> Values:
 def _twitter(draw: random.Random, app: Any) -> Values:
     ids = list(app.tweets)
     authors = list(dict.fromkeys(tweet["username"] for tweet in app.tweets.values()))
-    strangers = [name for name in content.HANDLES if name not in app.following_list and name != app.username]
+    strangers = [
+        name for name in content.HANDLES if name not in app.following_list and name != app.username
+    ]
     chosen = draw.sample(strangers, 3)
     return {
         "authenticate_twitter.username": [app.username],
@@ -130,7 +141,11 @@ def _twitter(draw: random.Random, app: Any) -> Values:
 
 def _tickets(draw: random.Random, app: Any) -> Values:
     ids = [ticket["id"] for ticket in app.ticket_queue if "id" in ticket]
-    owners = list(dict.fromkeys(ticket.get("created_by") for ticket in app.ticket_queue if ticket.get("created_by")))
+    owners = list(
+        dict.fromkeys(
+            ticket.get("created_by") for ticket in app.ticket_queue if ticket.get("created_by")
+        )
+    )
     titles, descriptions = zip(*draw.sample(content.NEW_TICKETS, 3), strict=True)
     return {
         "ticket_id": ids,
@@ -150,21 +165,27 @@ def _trading(draw: random.Random, app: Any) -> Values:
     several = [sorted(draw.sample(symbols, min(size, len(symbols)))) for size in (2, 3, 4)]
     prices = sorted(stock["price"] for stock in app.stocks.values())
     open_orders = [
-        id_ for id_, order in app.orders.items() if isinstance(order, dict) and order.get("status") != "Completed"
+        id_
+        for id_, order in app.orders.items()
+        if isinstance(order, dict) and order.get("status") != "Completed"
     ]
     return {
         "symbol": symbols,
         "add_to_watchlist.stock": [symbol for symbol in symbols if symbol not in app.watch_list],
         "remove_stock_from_watchlist.symbol": list(app.watch_list),
         "cancel_order.order_id": open_orders,
-        "get_order_details.order_id": [id_ for id_, order in app.orders.items() if isinstance(order, dict)],
+        "get_order_details.order_id": [
+            id_ for id_, order in app.orders.items() if isinstance(order, dict)
+        ],
         "filter_stocks_by_price.stocks": several,
         "filter_stocks_by_price.min_price": [prices[0] // 1, 50, 100],
         "filter_stocks_by_price.max_price": [prices[-1] // 1 + 1, 400, 600],
         "fund_account.amount": [draw.randrange(100, 3_000, 50) for _ in range(3)],
         "withdraw_funds.amount": [draw.randrange(50, 900, 25) for _ in range(3)],
         "get_available_stocks.sector": ["Technology", "Automobile"],
-        "get_symbol_by_name.name": [content.COMPANIES[symbol] for symbol in symbols if symbol in content.COMPANIES],
+        "get_symbol_by_name.name": [
+            content.COMPANIES[symbol] for symbol in symbols if symbol in content.COMPANIES
+        ],
         "get_transaction_history.start_date": ["2024-01-01", "2024-03-01"],
         "get_transaction_history.end_date": ["2024-08-31", "2024-12-31"],
         "notify_price_change.stocks": several,
@@ -188,12 +209,18 @@ def _travel(draw: random.Random, app: Any) -> Values:
         "access_token": [app.access_token] if app.access_token else [],
         "card_id": list(app.credit_card_list),
         "booking_id": list(app.booking_record),
-        "cancel_booking.booking_id": [id_ for id_, booking in app.booking_record.items() if "card_id" in booking],
+        "cancel_booking.booking_id": [
+            id_ for id_, booking in app.booking_record.items() if "card_id" in booking
+        ],
         "travel_from": [departure],
         "travel_to": arrivals,
-        "travel_date": [f"2026-{draw.randint(3, 12):02}-{draw.randint(1, 28):02}" for _ in range(3)],
+        "travel_date": [
+            f"2026-{draw.randint(3, 12):02}-{draw.randint(1, 28):02}" for _ in range(3)
+        ],
         "travel_class": ["economy", "business", "first"],
-        "get_nearest_airport_by_city.location": [content.CITIES[code] for code in (departure, *arrivals)],
+        "get_nearest_airport_by_city.location": [
+            content.CITIES[code] for code in (departure, *arrivals)
+        ],
         "compute_exchange_rate.base_currency": currencies[0],
         "compute_exchange_rate.target_currency": currencies[1],
         "compute_exchange_rate.value": [draw.randrange(50, 5_000, 10) for _ in range(3)],
@@ -219,10 +246,14 @@ def _identity(draw: random.Random, first_name: str, last_name: str) -> Values:
         "user_last_name": [last_name],
         "first_name": [first_name],
         "last_name": [last_name],
-        "date_of_birth": [f"19{draw.randint(60, 99)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"],
+        "date_of_birth": [
+            f"19{draw.randint(60, 99)}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"
+        ],
         "passport_number": [f"US{digits[3]}"],
         "register_credit_card.card_number": [f"5{digits[0]}{digits[1]}"[:16]],
-        "register_credit_card.expiration_date": [f"{draw.randint(1, 12):02}/{draw.randint(2028, 2032)}"],
+        "register_credit_card.expiration_date": [
+            f"{draw.randint(1, 12):02}/{draw.randint(2028, 2032)}"
+        ],
         "register_credit_card.cardholder_name": [f"{first_name} {last_name}"],
         "register_credit_card.card_verification_number": [draw.randint(100, 999)],
     }
@@ -242,7 +273,9 @@ def _vehicle(draw: random.Random, car: Any) -> Values:
         "estimate_distance.cityA": [code],
         "estimate_distance.cityB": [other_code],
         "get_zipcode_based_on_city.city": [city, other],
-        "estimate_drive_feasibility_by_mileage.distance": [draw.randrange(40, 900, 10) for _ in range(3)],
+        "estimate_drive_feasibility_by_mileage.distance": [
+            draw.randrange(40, 900, 10) for _ in range(3)
+        ],
         "fillFuelTank.fuelAmount": [draw.randint(1, max(1, room)) for _ in range(3)],
         "gallon_to_liter.gallon": [draw.randint(2, 40) for _ in range(2)],
         "liter_to_gallon.liter": [draw.randint(4, 80) for _ in range(2)],

@@ -56,7 +56,10 @@ class Bfcl:
             "name": "bfcl-strict" if self._strict else "bfcl",
             "version": data.version(),
             "protocol": 1,
-            "tools": [tool(name, class_, document, LANGUAGE) for name, (class_, document) in data.functions().items()],
+            "tools": [
+                tool(name, class_, document, LANGUAGE)
+                for name, (class_, document) in data.functions().items()
+            ],
             "splits": splits.sizes(),
             "held_out": list(data.CATEGORIES),
             "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_TURN_REPLIES},
@@ -74,12 +77,18 @@ class Bfcl:
     def start(self, seed: str, apps: list[str] | None) -> dict:
         unknown = [name for name in apps or [] if name not in data.CLASSES]
         if unknown:
-            raise BadRequest(f"no API class {', '.join(unknown)}; there are {', '.join(data.CLASSES)}")
+            raise BadRequest(
+                f"no API class {', '.join(unknown)}; there are {', '.join(data.CLASSES)}"
+            )
         return {"config": generate(seed, apps)}
 
     def open(self, start: dict, query: list[str] | None = None) -> tuple[Session, dict]:
         """Rollouts of a group begin in the same state: what was opened lately is restored from its snapshot."""
-        entry = data.entry(start["name"]) if query is not None and isinstance(start.get("name"), str) else None
+        entry = (
+            data.entry(start["name"])
+            if query is not None and isinstance(start.get("name"), str)
+            else None
+        )
         if entry and len(query) != len(entry["question"]):
             raise BadRequest(
                 f"the official entry {start['name']} has {len(entry['question'])} turns of the user, not {len(query)}"
@@ -107,7 +116,9 @@ class Bfcl:
         later = data.later(data.entry(start["name"])) if start.get("name") else {}
         tools = session.world.tools(without=[name for names in later.values() for name in names])
         opened = {"observation": "", "tools": tools, "state": session.state(), "later": later}
-        return session, opened | {"values": values(scene.classes, scene.state, session.world.instances)}
+        return session, opened | {
+            "values": values(scene.classes, scene.state, session.world.instances)
+        }
 
     def step(self, session: Session, turn: int, action: Any) -> dict:
         return session.step(turn, action)
@@ -160,7 +171,12 @@ def official_scene(entry: dict, strict: bool) -> Scene:
     """The scene of an official entry."""
     long_context = data.category_of(entry["id"]) == "long_context"
     return Scene(
-        entry["involved_classes"], entry["initial_config"], long_context, data.runs_from(entry), strict, entry["id"]
+        entry["involved_classes"],
+        entry["initial_config"],
+        long_context,
+        data.runs_from(entry),
+        strict,
+        entry["id"],
     )
 
 

@@ -84,7 +84,9 @@ class World:
     def _bind(self) -> dict[str, Callable[..., Any]]:
         """The functions in the order of the classes, as the official prompts list them."""
         return {
-            name: getattr(instance, name) for class_, instance in self.instances.items() for name in members(class_)
+            name: getattr(instance, name)
+            for class_, instance in self.instances.items()
+            for name in members(class_)
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +109,9 @@ class World:
 
     def _offered(self, turn: int) -> Collection[str]:
         later = self._scene.later
-        return self.tools([name for name in later if later[name] > turn]) if later else self._methods
+        return (
+            self.tools([name for name in later if later[name] > turn]) if later else self._methods
+        )
 
     def call(self, tool: Any, arguments: Any, turn: int = 0) -> Answer:
         """Runs one call; whatever goes wrong is an answer with an error."""

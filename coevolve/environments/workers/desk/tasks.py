@@ -51,7 +51,11 @@ KINDS = (
 
 def _rare_skills() -> list[tuple[str, str]]:
     """Some of the skills whose convention asks for most: a preparation and a completion."""
-    hard = [skill for skill, convention in CONVENTIONS.items() if convention.preparation and convention.completion]
+    hard = [
+        skill
+        for skill, convention in CONVENTIONS.items()
+        if convention.preparation and convention.completion
+    ]
     return sorted(random.Random("desk-rare-skills").sample(hard, RARE_SKILL_COUNT))
 
 
@@ -72,7 +76,9 @@ def tasks(split: str) -> list[dict[str, Any]]:
 
 def sizes() -> dict[str, int]:
     """Number of tasks per split."""
-    return {"demos": DEMONSTRATIONS} | {split: len(_evenly(*counts)) for split, counts in PER_KIND.items()}
+    return {"demos": DEMONSTRATIONS} | {
+        split: len(_evenly(*counts)) for split, counts in PER_KIND.items()
+    }
 
 
 def _demonstrated(rng: random.Random) -> list[Kind]:
@@ -131,7 +137,10 @@ def instantiate(kind: Kind, seed: int, rng: random.Random) -> tuple[str, list[di
     arguments[key] = name if key == "name" else call(f"{kind.app}.find", name=name)["id"]
     if preparation:
         call(f"{kind.app}.{preparation}")
-    call(f"{kind.app}.{kind.verb}", **{part: arguments[part] for part in (key, "text") if part in arguments})
+    call(
+        f"{kind.app}.{kind.verb}",
+        **{part: arguments[part] for part in (key, "text") if part in arguments},
+    )
     if completion:
         call(f"{kind.app}.{completion}")
     return rng.choice(requests(kind.app, kind.verb, key)).format_map(said), calls

@@ -56,12 +56,17 @@ def _tool(app: str, action: str) -> dict[str, Any]:
     if action in PREPARATIONS + COMPLETIONS:
         return _entry(app, action, about, [], [], {})
     if action == "find":
-        return _entry(app, action, about, ["name"], ["name"], {"refer": {"id": "{name}"}}, read_only=True)
+        return _entry(
+            app, action, about, ["name"], ["name"], {"refer": {"id": "{name}"}}, read_only=True
+        )
     if action == "read":
         language = {"refer": {"text": f"the {app} note of {{owner}}"}}
         return _entry(app, action, about, ["owner"], ["owner"], language, read_only=True)
     value = ["text"] if action in VALUE_VERBS else []
-    language = {"do": requests(app, action, "name") + requests(app, action, "id"), "lookup_only": ["id"]}
+    language = {
+        "do": requests(app, action, "name") + requests(app, action, "id"),
+        "lookup_only": ["id"],
+    }
     return _entry(app, action, about, ["name", "id", *value], value, language)
 
 

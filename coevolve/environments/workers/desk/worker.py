@@ -76,7 +76,13 @@ class Desk:
         if goal == World(seed).facts():
             return {"success": False, "score": 0.0, "reason": "the solution changes nothing"}
         success = reached == goal
-        reason = "" if success else "nothing changed" if reached == start else "another state than the solution's"
+        reason = (
+            ""
+            if success
+            else "nothing changed"
+            if reached == start
+            else "another state than the solution's"
+        )
         return {
             "success": success,
             "score": float(success),
@@ -87,7 +93,9 @@ class Desk:
 
 def _act(world: World, action: Any) -> Outcome:
     """Runs what the policy wrote; anything but a call is refused."""
-    tool, arguments = (action.get("tool"), action.get("arguments")) if isinstance(action, dict) else (None, None)
+    tool, arguments = (
+        (action.get("tool"), action.get("arguments")) if isinstance(action, dict) else (None, None)
+    )
     if not isinstance(tool, str) or not isinstance(arguments, dict):
         return Outcome({"error": "not a call"}, "bad_action", [])
     return world.call(tool, arguments)

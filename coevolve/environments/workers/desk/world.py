@@ -81,7 +81,9 @@ def _conventions() -> dict[tuple[str, str], Convention]:
     rng = random.Random("desk-conventions")
     return {
         (app, verb): Convention(
-            rng.choice(["name", "id"]), rng.choice([None, *PREPARATIONS]), rng.choice([None, *COMPLETIONS])
+            rng.choice(["name", "id"]),
+            rng.choice([None, *PREPARATIONS]),
+            rng.choice([None, *COMPLETIONS]),
         )
         for app in APPS
         for verb in VERBS
@@ -100,7 +102,8 @@ class World:
         for app in APPS:
             names, ids = rng.sample(NAMES, RECORDS_PER_APP), rng.sample(IDS, RECORDS_PER_APP)
             self.records[app] = {
-                name: {"id": id_, "note": rng.choice(WORDS)} for name, id_ in zip(names, ids, strict=True)
+                name: {"id": id_, "note": rng.choice(WORDS)}
+                for name, id_ in zip(names, ids, strict=True)
             }
         self.answers: list[str] = []
         self.armed: dict[str, str] = {}
@@ -167,13 +170,18 @@ class World:
             self._apply(change)
 
     def _named(self, app: str, id_: str) -> str | None:
-        return next((name for name, record in self.records[app].items() if record["id"] == id_), None)
+        return next(
+            (name for name, record in self.records[app].items() if record["id"] == id_), None
+        )
 
     def _complete(self, app: str, completion: str) -> None:
         change = self.pending.pop(app, None)
         if change is None:
             raise Refusal("nothing_pending", f"nothing to {completion}")
-        if CONVENTIONS[app, change.verb].completion != completion or change.name not in self.records[app]:
+        if (
+            CONVENTIONS[app, change.verb].completion != completion
+            or change.name not in self.records[app]
+        ):
             raise Refusal("change_lost", "change lost")
         self._apply(change)
 
@@ -219,7 +227,9 @@ def effects(before: Facts, after: Facts) -> list[dict[str, Any]]:
     """The changes from one public state to the next, sorted: a record removed, a field set, an item added to a list."""
     found = []
     for entity, key in sorted({place[:2] for place in before} - {place[:2] for place in after}):
-        found.append({"entity": entity, "key": key, "field": "record", "op": "remove", "value": None})
+        found.append(
+            {"entity": entity, "key": key, "field": "record", "op": "remove", "value": None}
+        )
     for place in sorted(after):
         entity, key, field = place
         old, new = before.get(place), after[place]
@@ -229,7 +239,10 @@ def effects(before: Facts, after: Facts) -> list[dict[str, Any]]:
             added = [("add", value) for value in new[len(old or []) :]]
         else:
             added = [("set", new)]
-        found += [{"entity": entity, "key": key, "field": field, "op": op, "value": value} for op, value in added]
+        found += [
+            {"entity": entity, "key": key, "field": field, "op": op, "value": value}
+            for op, value in added
+        ]
     return found
 
 
@@ -244,4 +257,6 @@ def progress(start: Facts, reached: Facts, wanted: Facts) -> float:
 
 def _changes(start: Facts, end: Facts) -> set[tuple]:
     places = [place for place in start.keys() | end.keys() if start.get(place) != end.get(place)]
-    return {(place,) for place in places} | {(place, json.dumps(end.get(place))) for place in places}
+    return {(place,) for place in places} | {
+        (place, json.dumps(end.get(place))) for place in places
+    }

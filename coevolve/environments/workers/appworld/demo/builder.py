@@ -23,7 +23,17 @@ from typing import Any
 from . import people
 from .tasks import SPLITS, DemoTask, tasks
 
-APPS = ("amazon", "phone", "file_system", "spotify", "venmo", "gmail", "splitwise", "simple_note", "todoist")
+APPS = (
+    "amazon",
+    "phone",
+    "file_system",
+    "spotify",
+    "venmo",
+    "gmail",
+    "splitwise",
+    "simple_note",
+    "todoist",
+)
 """Those in which people have accounts."""
 BASE = ":memory:base"
 """AppWorld's name for the database that is being built."""
@@ -104,7 +114,9 @@ class Builder:
         for task in tasks(self.libraries):
             self.task(task)
         for split, scenarios in SPLITS.items():
-            ids = [task.id for task in tasks(self.libraries) if task.id.partition("_")[0] in scenarios]
+            ids = [
+                task.id for task in tasks(self.libraries) if task.id.partition("_")[0] in scenarios
+            ]
             _write(self.data / "datasets" / f"{split}.txt", "\n".join(ids) + "\n")
 
     def documents(self) -> None:
@@ -114,11 +126,18 @@ class Builder:
         from appworld.common.constants import CANARY_STRING
 
         table = self.models.api_docs.ApiDoc
-        for app, own in ApiDocCollection.build(load_apps=tuple(get_all_apps(skip_admin=True))).items():
-            marked = {name: {**document, "canary_string": CANARY_STRING} for name, document in own.items()}
+        for app, own in ApiDocCollection.build(
+            load_apps=tuple(get_all_apps(skip_admin=True))
+        ).items():
+            marked = {
+                name: {**document, "canary_string": CANARY_STRING} for name, document in own.items()
+            }
             _dump(self.data / "api_docs" / "standard" / f"{app}.json", marked)
             fields = ("api_name", "path", "method", "description", "parameters", "response_schemas")
-            rows = [table.create(app_name_=app, **{name: one[name] for name in fields}) for one in own.values()]
+            rows = [
+                table.create(app_name_=app, **{name: one[name] for name in fields})
+                for one in own.values()
+            ]
             table.save_all(rows)
 
     def catalogues(self) -> None:
@@ -126,7 +145,8 @@ class Builder:
 
         spotify, amazon, long_ago = self.models.spotify, self.models.amazon, DateTime(2020, 1, 1)
         artists = [
-            spotify.Artist.create_save(name=name, genre=genre, created_at=long_ago) for name, genre in people.ARTISTS
+            spotify.Artist.create_save(name=name, genre=genre, created_at=long_ago)
+            for name, genre in people.ARTISTS
         ]
         albums = []
         for number, (title, artist) in enumerate(people.ALBUMS):
@@ -150,7 +170,10 @@ class Builder:
                 rating=rating,
                 play_count=plays,
             )
-        sellers = [amazon.Seller.create_save(name=name, rating=4.0 + n / 2) for n, name in enumerate(people.SELLERS)]
+        sellers = [
+            amazon.Seller.create_save(name=name, rating=4.0 + n / 2)
+            for n, name in enumerate(people.SELLERS)
+        ]
         for number, (name, kind, seller, price, days) in enumerate(people.PRODUCTS):
             amazon.Product.create_save(
                 name=name,
@@ -188,7 +211,9 @@ class Builder:
             )
             admin.PaymentCard.create_save(main_user_id=main.id, balance=800.0, **card(number))
             place = admin.GlobalAddress.create_save(**address(number))
-            admin.UserAddress.create_save(global_address_id=place.id, main_user_id=main.id, name="Home")
+            admin.UserAddress.create_save(
+                global_address_id=place.id, main_user_id=main.id, name="Home"
+            )
             for app in APPS:
                 admin.AccountPassword.create_save(
                     main_user_id=main.id, account_name=app, password=password(app, number)
@@ -201,15 +226,23 @@ class Builder:
 
     def account(self, app: str, number: int, created_at: Any) -> None:
         person, user = people.PEOPLE[number], self.models[app].User
-        own: dict[str, Any] = {"first_name": person.first, "last_name": person.last, "password": password(app, number)}
+        own: dict[str, Any] = {
+            "first_name": person.first,
+            "last_name": person.last,
+            "password": password(app, number),
+        }
         own |= {"phone_number": phone_number(number)} if app == "phone" else {"email": person.email}
         dates = {"created_at": created_at, "last_logged_in": created_at}
         rest = {"verified": True, "venmo_balance": 200.0 + 25 * number, **dates}
-        row = user.create_save(**own, **{name: value for name, value in rest.items() if name in user.__fields__})
+        row = user.create_save(
+            **own, **{name: value for name, value in rest.items() if name in user.__fields__}
+        )
         if app == "spotify":
             self.models.spotify.MusicPlayer.create_save(user_id=row.id)
         if app == "file_system":
-            self.models.file_system.Directory.create_save(user_id=row.id, path=row.home_directory_path)
+            self.models.file_system.Directory.create_save(
+                user_id=row.id, path=row.home_directory_path
+            )
 
     def lives(self) -> None:
         """What the people did, through the public APIs."""
@@ -249,7 +282,9 @@ class Builder:
         contact = {"email": person.email, "phone_number": phone_number(number)}
         name = {"first_name": person.first, "last_name": person.last}
         supervisor = models.supervisor
-        row = supervisor.Supervisor.create_save(**name, **contact, birthday=person.birthday, sex=person.sex)
+        row = supervisor.Supervisor.create_save(
+            **name, **contact, birthday=person.birthday, sex=person.sex
+        )
         supervisor.Task.create_save(supervisor_id=row.id, instruction=task.instruction)
         for app in APPS:
             supervisor.AccountPassword.create_save(
@@ -290,7 +325,10 @@ def _truth(where: Path, task: DemoTask) -> None:
     _dump(where / "public_data.json", task.public)
     _dump(where / "private_data.json", task.private)
     _dump(where / "answer.json", task.answer)
-    _dump(where / "test_data.json", [{"requirement": one.requirement, "label": one.label} for one in task.checks])
+    _dump(
+        where / "test_data.json",
+        [{"requirement": one.requirement, "label": one.label} for one in task.checks],
+    )
     _dump(where / "required_apps.json", list(task.apps))
     calls = task.solution.count("apis.")
     _dump(
@@ -318,7 +356,9 @@ def _write(path: Path, text: str) -> None:
 def main(directory: str) -> None:
     root = Path(directory).resolve()
     if "memory" in str(root):
-        sys.exit(f"{root}: AppWorld takes a path with 'memory' in it for a database in memory; choose another")
+        sys.exit(
+            f"{root}: AppWorld takes a path with 'memory' in it for a database in memory; choose another"
+        )
     if (root / "data").exists():
         sys.exit(f"{root / 'data'} exists; it is not replaced")
     os.environ["APPWORLD_ROOT"] = str(root)

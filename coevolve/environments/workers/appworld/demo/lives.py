@@ -23,13 +23,20 @@ class Life:
     def __init__(self, apis: Any, clock: Any, number: int):
         from .builder import APPS, card, password, phone_number
 
-        self.apis, self.number, self.person, self.card = apis, number, people.PEOPLE[number], card(number)
+        self.apis, self.number, self.person, self.card = (
+            apis,
+            number,
+            people.PEOPLE[number],
+            card(number),
+        )
         self.clock, self.time = clock, BEGIN + timedelta(minutes=17 * number)
         self.tokens = {}
         clock.move_to(LATER)
         for app in APPS:
             name = phone_number(number) if app == "phone" else self.person.email
-            self.tokens[app] = apis[app].login(username=name, password=password(app, number))["access_token"]
+            self.tokens[app] = apis[app].login(username=name, password=password(app, number))[
+                "access_token"
+            ]
 
     def do(self, app: str, api: str, **arguments: Any) -> Any:
         self.time += timedelta(hours=5)
@@ -114,20 +121,38 @@ def _shopping(life: Life) -> None:
     products = len(people.PRODUCTS)
     life.do("amazon", "add_product_to_cart", product_id=1 + life.number % products)
     life.do("amazon", "place_order", payment_card_id=card, address_id=place)
-    life.do("amazon", "add_product_to_cart", product_id=1 + (life.number + 2) % products, quantity=2)
+    life.do(
+        "amazon", "add_product_to_cart", product_id=1 + (life.number + 2) % products, quantity=2
+    )
     for step in (4, 5):
-        life.do("amazon", "add_product_to_wish_list", product_id=1 + (life.number + step) % products)
+        life.do(
+            "amazon", "add_product_to_wish_list", product_id=1 + (life.number + step) % products
+        )
 
 
 def _money(life: Life) -> None:
     for step, (amount, note) in enumerate(people.PAYMENTS):
         receiver = people.PEOPLE[life.other(step)].email
-        life.do("venmo", "create_transaction", receiver_email=receiver, amount=amount + life.number, description=note)
+        life.do(
+            "venmo",
+            "create_transaction",
+            receiver_email=receiver,
+            amount=amount + life.number,
+            description=note,
+        )
     for step, (amount, note) in enumerate(people.REQUESTS):
         debtor = people.PEOPLE[life.other(step)].email
-        life.do("venmo", "create_payment_request", user_email=debtor, amount=amount + life.number, description=note)
+        life.do(
+            "venmo",
+            "create_payment_request",
+            user_email=debtor,
+            amount=amount + life.number,
+            description=note,
+        )
     members = [people.PEOPLE[life.other(step)].email for step in range(2)]
-    group = life.do("splitwise", "create_group", name=f"{life.person.first}'s trip", member_emails=members)["group_id"]
+    group = life.do(
+        "splitwise", "create_group", name=f"{life.person.first}'s trip", member_emails=members
+    )["group_id"]
     for amount, what in people.EXPENSES:
         life.do(
             "splitwise",
@@ -146,7 +171,9 @@ def _letters(life: Life) -> None:
     day = people.DAYS[life.number]
     for step, (subject, body) in enumerate(people.EMAILS):
         to = [people.PEOPLE[life.other(step)].email]
-        life.do("gmail", "send_email", email_addresses=to, subject=subject.format(day=day), body=body)
+        life.do(
+            "gmail", "send_email", email_addresses=to, subject=subject.format(day=day), body=body
+        )
     life.do(
         "gmail",
         "create_draft",
@@ -155,7 +182,12 @@ def _letters(life: Life) -> None:
         body="Let me know which weekend is free.",
     )
     for step, message in enumerate(people.MESSAGES):
-        life.do("phone", "send_text_message", phone_number=phone_number(life.other(step)), message=message)
+        life.do(
+            "phone",
+            "send_text_message",
+            phone_number=phone_number(life.other(step)),
+            message=message,
+        )
 
 
 def _music(life: Life) -> list[int]:
@@ -163,7 +195,9 @@ def _music(life: Life) -> list[int]:
 
     hits, others = LIBRARY
     songs = [1 + (life.number * 2 + step) % HITS for step in range(hits)]
-    songs += [HITS + 1 + (life.number * 5 + step) % (len(people.SONGS) - HITS) for step in range(others)]
+    songs += [
+        HITS + 1 + (life.number * 5 + step) % (len(people.SONGS) - HITS) for step in range(others)
+    ]
     for song in songs:
         life.do("spotify", "add_song_to_library", song_id=song)
     life.do("spotify", "add_album_to_library", album_id=1 + life.number % len(people.ALBUMS))
@@ -173,5 +207,12 @@ def _music(life: Life) -> list[int]:
             life.do("spotify", "add_song_to_playlist", playlist_id=playlist, song_id=song)
     life.do("spotify", "like_song", song_id=songs[0])
     life.do("spotify", "follow_artist", artist_id=1 + life.number % len(people.ARTISTS))
-    life.do("spotify", "review_song", song_id=songs[1], rating=4, title="Nice", text="Good on a grey day.")
+    life.do(
+        "spotify",
+        "review_song",
+        song_id=songs[1],
+        rating=4,
+        title="Nice",
+        text="Good on a grey day.",
+    )
     return songs

@@ -36,7 +36,12 @@ PEOPLE = (
     Person("Jonas", "Weirdale", "1979-01-17", "male", "Stillwater", ("roommate", "friend")),
 )
 
-ARTISTS = (("Tin Larks", "folk"), ("Volt Avenue", "electronic"), ("The Quiet Tram", "indie"), ("Saffron Drum", "jazz"))
+ARTISTS = (
+    ("Tin Larks", "folk"),
+    ("Volt Avenue", "electronic"),
+    ("The Quiet Tram", "indie"),
+    ("Saffron Drum", "jazz"),
+)
 SONGS = (
     # title, artist, seconds, rating, plays
     ("Harbour Lamp", 0, 184, 4.1, 320),

@@ -47,7 +47,10 @@ class DemoTask(NamedTuple):
 
     @property
     def evaluation(self) -> str:
-        tests = [f"with test({check.requirement!r}):\n{indent(check.body, '    ')}" for check in self.checks]
+        tests = [
+            f"with test({check.requirement!r}):\n{indent(check.body, '    ')}"
+            for check in self.checks
+        ]
         head = "def evaluate(test, public_data, private_data, main_user, models, ground_truth_answer):\n"
         return head + indent("\n".join(tests), "    ") + "\n"
 
@@ -114,7 +117,9 @@ def payback(number: int, person: int, friend: int, amount: float, note: str) -> 
         solution,
         (
             _only("venmo.Transaction", "venmo.User", "venmo.Notification"),
-            Check("assert that one payment with the right receiver, amount and note was made", payment),
+            Check(
+                "assert that one payment with the right receiver, amount and note was made", payment
+            ),
             _NO_ANSWER,
         ),
         1,
@@ -321,7 +326,9 @@ def mailfile(number: int, person: int, friend: int, file: int, subject: str) -> 
         solution,
         (
             _only("gmail.Email", "gmail.GlobalEmailThread", "gmail.UserEmailThread"),
-            Check("assert that one email with the right recipient, subject and body was sent", sent),
+            Check(
+                "assert that one email with the right recipient, subject and body was sent", sent
+            ),
             _NO_ANSWER,
         ),
         2,
@@ -342,13 +349,23 @@ def tasks(libraries: list[list[dict[str, Any]]]) -> list[DemoTask]:
         return max(libraries[person], key=lambda song: song["rating"])["title"]
 
     counts = [(0, "folk"), (2, "electronic"), (4, "indie")]
-    lists = [(1, "indie", "Train window"), (2, "electronic", "Night bus"), (4, "jazz", "Kitchen jazz")]
+    lists = [
+        (1, "indie", "Train window"),
+        (2, "electronic", "Night bus"),
+        (4, "jazz", "Kitchen jazz"),
+    ]
     return [
         payback(1, 0, 1, 12.5, "noodle lunch"),
         payback(2, 2, 4, 7.0, "bus tickets"),
         payback(3, 5, 3, 23.4, "garden tools"),
-        *(songcount(n, person, genre, len(of(person, genre))) for n, (person, genre) in enumerate(counts, 1)),
-        *(genrelist(n, who, genre, title, of(who, genre)) for n, (who, genre, title) in enumerate(lists, 1)),
+        *(
+            songcount(n, person, genre, len(of(person, genre)))
+            for n, (person, genre) in enumerate(counts, 1)
+        ),
+        *(
+            genrelist(n, who, genre, title, of(who, genre))
+            for n, (who, genre, title) in enumerate(lists, 1)
+        ),
         notetodo(1, 0, 0, "Home"),
         notetodo(2, 3, 2, "Home"),
         notetodo(3, 4, 1, "Office"),

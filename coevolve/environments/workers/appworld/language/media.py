@@ -37,7 +37,9 @@ _SONG, _ALBUM, _PLAYLIST, _ARTIST = (
 
 SPOTIFY = {
     "like_song": ask(
-        'like the song "{song_id}" on Spotify', 'give the Spotify song "{song_id}" a like', lookup=("song_id",)
+        'like the song "{song_id}" on Spotify',
+        'give the Spotify song "{song_id}" a like',
+        lookup=("song_id",),
     ),
     "unlike_song": ask(
         'unlike the song "{song_id}" on Spotify',
@@ -45,7 +47,9 @@ SPOTIFY = {
         lookup=("song_id",),
     ),
     "like_album": ask(
-        'like the album "{album_id}" on Spotify', 'give the Spotify album "{album_id}" a like', lookup=("album_id",)
+        'like the album "{album_id}" on Spotify',
+        'give the Spotify album "{album_id}" a like',
+        lookup=("album_id",),
     ),
     "unlike_album": ask('unlike the album "{album_id}" on Spotify', lookup=("album_id",)),
     "create_playlist": ask(
@@ -78,7 +82,9 @@ SPOTIFY = {
         'take "{song_id}" out of my Spotify song library',
         lookup=("song_id",),
     ),
-    "add_album_to_library": ask('add the album "{album_id}" to my Spotify album library', lookup=("album_id",)),
+    "add_album_to_library": ask(
+        'add the album "{album_id}" to my Spotify album library', lookup=("album_id",)
+    ),
     "remove_album_from_library": ask(
         'remove the album "{album_id}" from my Spotify album library', lookup=("album_id",)
     ),
@@ -97,12 +103,18 @@ SPOTIFY = {
         'make the Spotify song "{song_id}" available offline',
         lookup=("song_id",),
     ),
-    "remove_downloaded_song": ask('remove the song "{song_id}" from my Spotify downloads', lookup=("song_id",)),
+    "remove_downloaded_song": ask(
+        'remove the song "{song_id}" from my Spotify downloads', lookup=("song_id",)
+    ),
     "follow_artist": ask(
-        "follow the artist {artist_id} on Spotify", "start following {artist_id} on Spotify", lookup=("artist_id",)
+        "follow the artist {artist_id} on Spotify",
+        "start following {artist_id} on Spotify",
+        lookup=("artist_id",),
     ),
     "unfollow_artist": ask(
-        "unfollow the artist {artist_id} on Spotify", "stop following {artist_id} on Spotify", lookup=("artist_id",)
+        "unfollow the artist {artist_id} on Spotify",
+        "stop following {artist_id} on Spotify",
+        lookup=("artist_id",),
     ),
     "review_song": ask(
         'rate the song "{song_id}" with {rating} stars on Spotify',
@@ -173,12 +185,16 @@ AMAZON = {
     "delete_product_from_wish_list": ask(
         'remove the product "{product_id}" from my Amazon wish list', lookup=("product_id",)
     ),
-    "clear_wish_list": ask("empty my Amazon wish list", "remove everything from my Amazon wish list"),
+    "clear_wish_list": ask(
+        "empty my Amazon wish list", "remove everything from my Amazon wish list"
+    ),
     "move_product_from_cart_to_wish_list": ask(
-        'move the product "{product_id}" from my Amazon cart to my wish list', lookup=("product_id",)
+        'move the product "{product_id}" from my Amazon cart to my wish list',
+        lookup=("product_id",),
     ),
     "move_product_from_wish_list_to_cart": ask(
-        'move the product "{product_id}" from my Amazon wish list to my cart', lookup=("product_id",)
+        'move the product "{product_id}" from my Amazon wish list to my cart',
+        lookup=("product_id",),
     ),
     "place_order": ask(
         "order what is in my Amazon cart, paid with my {payment_card_id} card and sent to my {address_id} address",
@@ -218,7 +234,8 @@ FILES = {
         literal=("directory_path",),
     ),
     "delete_directory": ask(
-        "delete the folder {directory_path} with all that is in it from my file system", literal=("directory_path",)
+        "delete the folder {directory_path} with all that is in it from my file system",
+        literal=("directory_path",),
     ),
     "create_file": ask(
         "create the file {file_path} in my file system, with exactly this content: {content}",
@@ -254,7 +271,9 @@ NOTES = {
         literal=("title",),
     ),
     "delete_note": ask(
-        'delete the Simple Note "{note_id}"', 'throw away my note "{note_id}" in Simple Note', lookup=("note_id",)
+        'delete the Simple Note "{note_id}"',
+        'throw away my note "{note_id}" in Simple Note',
+        lookup=("note_id",),
     ),
     "update_note": ask(
         'change the title of my Simple Note "{note_id}" to "{title}"',
@@ -266,11 +285,18 @@ NOTES = {
     "add_content_to_note": ask(
         '{append_or_prepend} my Simple Note "{note_id}": "{added_content}"',
         words={
-            "append_or_prepend": {'"append"': "add this at the end of", '"prepend"': "add this at the beginning of"}
+            "append_or_prepend": {
+                '"append"': "add this at the end of",
+                '"prepend"': "add this at the beginning of",
+            }
         },
         literal=("append_or_prepend", "added_content"),
         lookup=("note_id",),
     ),
     "search_notes": look("query", rows=_NOTE),
-    "show_note": look(rows=_NOTE, facts={"content": 'the content of my Simple Note "{title}"'}, lookup=("note_id",)),
+    "show_note": look(
+        rows=_NOTE,
+        facts={"content": 'the content of my Simple Note "{title}"'},
+        lookup=("note_id",),
+    ),
 }

@@ -12,7 +12,9 @@ _NAMED = {"email": "{name}"}
 """Of the people that rows mention as {name, email}."""
 _PERSON = {"email": "{first_name} {last_name}"}
 _PAYMENT = _NAMED | {"transaction_id": '"{description}" from {sender.name} to {receiver.name}'}
-_PAYMENT_FACTS = {"amount": 'the amount of the Venmo payment "{description}" from {sender.name} to {receiver.name}'}
+_PAYMENT_FACTS = {
+    "amount": 'the amount of the Venmo payment "{description}" from {sender.name} to {receiver.name}'
+}
 _REQUEST_FACTS = {
     "amount": 'the amount of the Venmo payment request "{description}" from {sender.name} to {receiver.name}'
 }
@@ -33,14 +35,20 @@ VENMO = {
         lookup=("user_email",),
     ),
     "add_friend": ask(
-        "add {user_email} to my friends on Venmo", "make {user_email} my Venmo friend", lookup=("user_email",)
+        "add {user_email} to my friends on Venmo",
+        "make {user_email} my Venmo friend",
+        lookup=("user_email",),
     ),
     "remove_friend": ask(
-        "remove {user_email} from my friends on Venmo", "unfriend {user_email} on Venmo", lookup=("user_email",)
+        "remove {user_email} from my friends on Venmo",
+        "unfriend {user_email} on Venmo",
+        lookup=("user_email",),
     ),
     "like_transaction": ask("like the Venmo payment {transaction_id}", lookup=("transaction_id",)),
     "create_transaction_comment": ask(
-        'comment on the Venmo payment {transaction_id}: "{comment}"', literal=("comment",), lookup=("transaction_id",)
+        'comment on the Venmo payment {transaction_id}: "{comment}"',
+        literal=("comment",),
+        lookup=("transaction_id",),
     ),
     "update_transaction": ask(
         'change the note of the Venmo payment {transaction_id} to "{description}"',
@@ -50,7 +58,9 @@ VENMO = {
     "approve_payment_request": ask(
         "approve the Venmo payment request {payment_request_id}", lookup=("payment_request_id",)
     ),
-    "deny_payment_request": ask("deny the Venmo payment request {payment_request_id}", lookup=("payment_request_id",)),
+    "deny_payment_request": ask(
+        "deny the Venmo payment request {payment_request_id}", lookup=("payment_request_id",)
+    ),
     "delete_payment_request": ask(
         "withdraw my Venmo payment request {payment_request_id}", lookup=("payment_request_id",)
     ),
@@ -68,10 +78,12 @@ VENMO = {
     "search_friends": look("query", rows=_PERSON),
     "show_transactions": look(rows=_PAYMENT, facts=_PAYMENT_FACTS),
     "show_received_payment_requests": look(
-        rows=_NAMED | {"payment_request_id": '"{description}" from {sender.name}'}, facts=_REQUEST_FACTS
+        rows=_NAMED | {"payment_request_id": '"{description}" from {sender.name}'},
+        facts=_REQUEST_FACTS,
     ),
     "show_sent_payment_requests": look(
-        rows=_NAMED | {"payment_request_id": '"{description}" to {receiver.name}'}, facts=_REQUEST_FACTS
+        rows=_NAMED | {"payment_request_id": '"{description}" to {receiver.name}'},
+        facts=_REQUEST_FACTS,
     ),
     "show_payment_cards": look(rows={"payment_card_id": "{card_name}"}),
     "show_venmo_balance": look(refer={"venmo_balance": "my Venmo balance"}),
@@ -81,16 +93,22 @@ _GROUP = _NAMED | {"group_id": "{name}"}
 
 SPLITWISE = {
     "create_group": ask(
-        'make a Splitwise group called "{name}" with {member_emails} as members', literal=("name", "member_emails")
+        'make a Splitwise group called "{name}" with {member_emails} as members',
+        literal=("name", "member_emails"),
     ),
     "update_group": ask(
-        'rename my Splitwise group "{group_id}" to "{name}"', literal=("name",), lookup=("group_id",), needs=("name",)
+        'rename my Splitwise group "{group_id}" to "{name}"',
+        literal=("name",),
+        lookup=("group_id",),
+        needs=("name",),
     ),
     "add_member_to_group": ask(
         'add {user_email} to my Splitwise group "{group_id}"', lookup=("group_id", "user_email")
     ),
     "post_expense_comment": ask(
-        'comment on the Splitwise expense "{expense_id}": "{comment}"', literal=("comment",), lookup=("expense_id",)
+        'comment on the Splitwise expense "{expense_id}": "{comment}"',
+        literal=("comment",),
+        lookup=("expense_id",),
     ),
     "delete_expense": ask('delete the Splitwise expense "{expense_id}"', lookup=("expense_id",)),
     "show_groups": look(rows=_GROUP),
@@ -151,7 +169,10 @@ PHONE = {
     ),
     "delete_alarm": ask('delete the alarm "{alarm_id}" from my phone', lookup=("alarm_id",)),
     "update_alarm": ask(
-        'move the alarm "{alarm_id}" of my phone to {time}', literal=("time",), lookup=("alarm_id",), needs=("time",)
+        'move the alarm "{alarm_id}" of my phone to {time}',
+        literal=("time",),
+        lookup=("alarm_id",),
+        needs=("time",),
     ),
     "search_contacts": look(
         "query",
@@ -161,7 +182,9 @@ PHONE = {
             "home_address": "the home address of {first_name} {last_name} in my phone's contacts",
         },
     ),
-    "show_alarms": look(rows={"alarm_id": "{label}"}, facts={"time": 'the time of the alarm "{label}" on my phone'}),
+    "show_alarms": look(
+        rows={"alarm_id": "{label}"}, facts={"time": 'the time of the alarm "{label}" on my phone'}
+    ),
 }
 
 _THREAD = _NAMED | {"email_thread_id": "{subject}"}
@@ -183,7 +206,9 @@ GMAIL = {
     ),
     "delete_draft": ask('delete my Gmail draft "{draft_id}"', lookup=("draft_id",)),
     "label_thread": ask(
-        'label the Gmail thread "{email_thread_id}" as "{label}"', literal=("label",), lookup=("email_thread_id",)
+        'label the Gmail thread "{email_thread_id}" as "{label}"',
+        literal=("label",),
+        lookup=("email_thread_id",),
     ),
     "mark_thread_read": _thread('mark the Gmail thread "{email_thread_id}" as read'),
     "mark_thread_unread": _thread('mark the Gmail thread "{email_thread_id}" as unread'),
@@ -195,7 +220,10 @@ GMAIL = {
     "show_outbox_threads": look("query", rows=_THREAD),
     "show_drafts": look(rows={"draft_id": "{subject}"}),
     "show_category_sizes": look(
-        refer={"inbox": "the number of threads in my Gmail inbox", "outbox": "the number of threads in my Gmail outbox"}
+        refer={
+            "inbox": "the number of threads in my Gmail inbox",
+            "outbox": "the number of threads in my Gmail outbox",
+        }
     ),
 }
 
@@ -216,7 +244,9 @@ TODOIST = {
         needs=("name",),
     ),
     "create_section": ask(
-        'add a section "{name}" to my Todoist project "{project_id}"', literal=("name",), lookup=("project_id",)
+        'add a section "{name}" to my Todoist project "{project_id}"',
+        literal=("name",),
+        lookup=("project_id",),
     ),
     "create_task": ask(
         'add the task "{title}" to my Todoist project "{project_id}"',
@@ -235,10 +265,14 @@ TODOIST = {
     ),
     "delete_task": ask('delete the Todoist task "{task_id}"', lookup=("task_id",)),
     "create_sub_task": ask(
-        'add the sub-task "{title}" to the Todoist task "{task_id}"', literal=("title",), lookup=("task_id",)
+        'add the sub-task "{title}" to the Todoist task "{task_id}"',
+        literal=("title",),
+        lookup=("task_id",),
     ),
     "post_task_comment": ask(
-        'comment on the Todoist task "{task_id}": "{content}"', literal=("content",), lookup=("task_id",)
+        'comment on the Todoist task "{task_id}": "{content}"',
+        literal=("content",),
+        lookup=("task_id",),
     ),
     "create_label": ask(
         'create a Todoist label called "{name}"',
@@ -251,14 +285,21 @@ TODOIST = {
         'put the label "{label_id}" on the Todoist task "{task_id}"', lookup=("label_id", "task_id")
     ),
     "show_projects": look(
-        rows={"project_id": "{name}"}, facts={"num_tasks": 'the number of tasks in my Todoist project "{name}"'}
+        rows={"project_id": "{name}"},
+        facts={"num_tasks": 'the number of tasks in my Todoist project "{name}"'},
     ),
     "show_tasks": look(
-        rows=_TASK, facts={"priority": 'the priority of the Todoist task "{title}"'}, lookup=("project_id",)
+        rows=_TASK,
+        facts={"priority": 'the priority of the Todoist task "{title}"'},
+        lookup=("project_id",),
     ),
-    "search_labels": look(rows={"label_id": "{name}"}, facts={"color": 'the color of the Todoist label "{name}"'}),
+    "search_labels": look(
+        rows={"label_id": "{name}"}, facts={"color": 'the color of the Todoist label "{name}"'}
+    ),
 }
 
 SUPERVISOR = {
-    "complete_task": ask("tell me {answer}", "let me know {answer}", lookup=("answer",), needs=("answer",)),
+    "complete_task": ask(
+        "tell me {answer}", "let me know {answer}", lookup=("answer",), needs=("answer",)
+    )
 }

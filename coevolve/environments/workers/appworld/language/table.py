@@ -21,7 +21,9 @@ _APPS = {
     "todoist": TODOIST,
     "venmo": VENMO,
 }
-LANGUAGE: dict[str, dict] = {f"{app}.{api}": entry for app, apis in _APPS.items() for api, entry in apis.items()}
+LANGUAGE: dict[str, dict] = {
+    f"{app}.{api}": entry for app, apis in _APPS.items() for api, entry in apis.items()
+}
 """API → fields of protocol.Language, with `takes` (optional parameters of an explorer's calls) and `read_only` beside them."""
 
 OFFERED = sorted(LANGUAGE)

@@ -37,19 +37,29 @@ FILES = {
         optional={"human_readable": ", {human_readable}"},
         absent={"human_readable": ", as a plain number of bytes"},
         refer={"disk_usage": "the disk usage of the current folder"},
-        words={"human_readable": {"true": "in human-readable units", "false": "as a plain number of bytes"}},
+        words={
+            "human_readable": {
+                "true": "in human-readable units",
+                "false": "as a plain number of bytes",
+            }
+        },
     ),
     "echo": ask(
         "write {content}",
         "output {content}",
-        optional={"file_name": " into the existing file {file_name} in the current folder, replacing its content"},
+        optional={
+            "file_name": " into the existing file {file_name} in the current folder, replacing its content"
+        },
         absent={"file_name": ", on the terminal and into no file"},
         words={"content": quoted(SENTENCES)},
     ),
     "find": read(
         "search for files and folders, subfolders included",
         "do a search for files and folders, also in subfolders",
-        optional={"path": ", starting from the path {path}", "name": ', for those with "{name}" in their name'},
+        optional={
+            "path": ", starting from the path {path}",
+            "name": ', for those with "{name}" in their name',
+        },
         absent={"path": ", starting from the current folder", "name": ", whatever their name"},
         literal=("path", "name"),
     ),

@@ -21,8 +21,7 @@ MESSAGES = {
         "take back the last message sent to {receiver_id}",
     ),
     "get_message_stats": read(
-        "show me the statistics of my messages",
-        "tell me my message statistics",
+        "show me the statistics of my messages", "tell me my message statistics"
     ),
     "get_user_id": read(
         "tell me the user ID of {user} in the message workspace",
@@ -36,8 +35,7 @@ MESSAGES = {
         refer={"user_list": "the users of the message workspace"},
     ),
     "message_get_login_status": ask(
-        "check whether I am logged in to the message workspace",
-        read_only=True,
+        "check whether I am logged in to the message workspace", read_only=True
     ),
     "message_login": ask(
         "log me in to the message workspace as {user_id}",
@@ -55,10 +53,7 @@ MESSAGES = {
         literal=("message",),
         words={"message": quoted(SENTENCES)},
     ),
-    "view_messages_sent": read(
-        "show me all messages that I have sent",
-        "list my sent messages",
-    ),
+    "view_messages_sent": read("show me all messages that I have sent", "list my sent messages"),
 }
 
 TWITTER = {
@@ -74,8 +69,7 @@ TWITTER = {
         words={"comment_content": quoted(COMMENTS)},
     ),
     "follow_user": ask(
-        "follow {username_to_follow} on Twitter",
-        "start following {username_to_follow} on Twitter",
+        "follow {username_to_follow} on Twitter", "start following {username_to_follow} on Twitter"
     ),
     "get_tweet": read(
         "show me the tweet whose ID is {tweet_id}",
@@ -94,8 +88,7 @@ TWITTER = {
         "tell me the tweet, following and retweet counts of {username} on Twitter",
     ),
     "get_user_tweets": read(
-        "show me all tweets by {username}",
-        "list everything that was tweeted by {username}",
+        "show me all tweets by {username}", "list everything that was tweeted by {username}"
     ),
     "list_all_following": read(
         "list everyone that I follow on Twitter",
@@ -138,7 +131,10 @@ _TITLES, _DESCRIPTIONS = zip(*NEW_TICKETS, strict=True)
 
 _UPDATES = [
     *(({"priority": number}, f"priority becomes {number}") for number in range(1, 6)),
-    *(({"status": status}, f'status becomes "{status}"') for status in ("In Progress", "On Hold", "Reopened")),
+    *(
+        ({"status": status}, f'status becomes "{status}"')
+        for status in ("In Progress", "On Hold", "Reopened")
+    ),
 ]
 UPDATES = [value for value, _ in _UPDATES]
 """Edits of a ticket that can be said in words."""
@@ -177,17 +173,16 @@ TICKETS = {
         absent={"status": ", whatever their status"},
         literal=("status",),
     ),
-    "logout": ask(
-        "log me out of the ticket system",
-        "sign me out of the ticket system",
-    ),
+    "logout": ask("log me out of the ticket system", "sign me out of the ticket system"),
     "resolve_ticket": ask(
         "resolve the ticket whose ID is {ticket_id}, with the resolution {resolution}",
         "mark the ticket whose ID is {ticket_id} as resolved; the resolution is {resolution}",
         literal=("resolution",),
         words={"resolution": quoted(RESOLUTIONS)},
     ),
-    "ticket_get_login_status": ask("check whether I am logged in to the ticket system", read_only=True),
+    "ticket_get_login_status": ask(
+        "check whether I am logged in to the ticket system", read_only=True
+    ),
     "ticket_login": ask(
         "log me in to the ticket system as {username} with the password {password}",
         "sign in to the ticket system; my username is {username} and my password is {password}",

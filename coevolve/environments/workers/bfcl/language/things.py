@@ -15,10 +15,7 @@ from ..content import ADDRESSES, SENTENCES, SUPPORT
 from .phrases import ask, quoted, read, said
 
 TRADING = {
-    "add_to_watchlist": ask(
-        "add {stock} to my watchlist",
-        "put {stock} on my stock watchlist",
-    ),
+    "add_to_watchlist": ask("add {stock} to my watchlist", "put {stock} on my stock watchlist"),
     "cancel_order": ask(
         "cancel the stock order whose ID is {order_id}",
         "call off the stock order whose ID is {order_id}",
@@ -36,7 +33,10 @@ TRADING = {
     "get_account_info": read(
         "show me my trading account information",
         "tell me the details of my trading account, balance included",
-        refer={"balance": "the balance of my trading account", "account_id": "the number of my trading account"},
+        refer={
+            "balance": "the balance of my trading account",
+            "account_id": "the number of my trading account",
+        },
     ),
     "get_available_stocks": read(
         "list the stocks of the {sector} sector",
@@ -45,8 +45,7 @@ TRADING = {
         refer={"stock_list": "the stocks of the {sector} sector"},
     ),
     "get_current_time": read(
-        "tell me the current time of the market",
-        "tell me what time the trading system shows",
+        "tell me the current time of the market", "tell me what time the trading system shows"
     ),
     "get_order_details": read(
         "show me the details of the stock order whose ID is {order_id}",
@@ -64,7 +63,10 @@ TRADING = {
     "get_stock_info": read(
         "show me the stock information of {symbol}",
         "tell me the price and the other figures of {symbol}",
-        refer={"price": "the current price of {symbol}", "volume": "the current volume of {symbol}"},
+        refer={
+            "price": "the current price of {symbol}",
+            "volume": "the current volume of {symbol}",
+        },
     ),
     "get_symbol_by_name": read(
         "tell me the stock symbol of the company {name}",
@@ -95,19 +97,17 @@ TRADING = {
         refer={"order_id": "the one of the new order of {amount} shares of {symbol}"},
     ),
     "remove_stock_from_watchlist": ask(
-        "remove {symbol} from my watchlist",
-        "take {symbol} off my stock watchlist",
+        "remove {symbol} from my watchlist", "take {symbol} off my stock watchlist"
     ),
-    "trading_get_login_status": ask("check whether I am logged in to the trading system", read_only=True),
+    "trading_get_login_status": ask(
+        "check whether I am logged in to the trading system", read_only=True
+    ),
     "trading_login": ask(
         "log me in to the trading system as {username} with the password {password}",
         "sign in to the trading system; my username is {username} and my password is {password}",
         literal=("username", "password"),
     ),
-    "trading_logout": ask(
-        "log me out of the trading system",
-        "sign me out of the trading system",
-    ),
+    "trading_logout": ask("log me out of the trading system", "sign me out of the trading system"),
     "withdraw_funds": ask(
         "withdraw this amount from my trading account, in dollars: {amount}",
         "take this many dollars out of my trading account: {amount}",
@@ -136,9 +136,7 @@ TRAVEL = {
         "is {card_id}; my access token is {access_token}",
         "my access token is {access_token}; book me from {travel_from} to {travel_to} on {travel_date} in {travel_class} "
         "class and charge the card whose ID is {card_id}",
-        refer={
-            "booking_id": "the one of the new booking from {travel_from} to {travel_to}",
-        },
+        refer={"booking_id": "the one of the new booking from {travel_from} to {travel_to}"},
         lookup_only=("access_token",),
     ),
     "cancel_booking": ask(
@@ -194,8 +192,7 @@ TRAVEL = {
         refer={"nearest_airport": "the airport nearest to {location}"},
     ),
     "list_all_airports": read(
-        "list all airports that the travel system knows",
-        "show me every available airport",
+        "list all airports that the travel system knows", "show me every available airport"
     ),
     "purchase_insurance": ask(
         "buy {insurance_type} insurance for {insurance_cost} dollars for the booking whose ID is {booking_id}, paid with the "
@@ -236,7 +233,9 @@ TRAVEL = {
         refer={"budget_limit": "the travel budget limit"},
         lookup_only=("access_token",),
     ),
-    "travel_get_login_status": ask("check whether I am logged in to the travel system", read_only=True),
+    "travel_get_login_status": ask(
+        "check whether I am logged in to the travel system", read_only=True
+    ),
     "verify_traveler_information": read(
         "verify the traveler {first_name} {last_name}, born on {date_of_birth}, passport number {passport_number}",
         "check the traveler's details: first name {first_name}, last name {last_name}, date of birth {date_of_birth}, "
@@ -245,7 +244,12 @@ TRAVEL = {
     ),
 }
 
-_SIDES = {"driver": "driver's", "passenger": "passenger's", "rear_left": "rear left", "rear_right": "rear right"}
+_SIDES = {
+    "driver": "driver's",
+    "passenger": "passenger's",
+    "rear_left": "rear left",
+    "rear_right": "rear right",
+}
 DOORS = [list(some) for size in (1, 2, 3, 4) for some in combinations(_SIDES, size)]
 """Sets of doors, each in the order in which people name them."""
 
@@ -269,10 +273,7 @@ _OPTIONS = [
 ]
 
 VEHICLE = {
-    "activateParkingBrake": ask(
-        "{mode} the parking brake",
-        "{mode} the parking brake of the car",
-    ),
+    "activateParkingBrake": ask("{mode} the parking brake", "{mode} the parking brake of the car"),
     "adjustClimateControl": ask(
         "set the car's climate control to this temperature: {temperature}",
         "give the car's climate control this temperature: {temperature}",
@@ -285,13 +286,15 @@ VEHICLE = {
         literal=("temperature", "fanSpeed", "mode"),
     ),
     "check_tire_pressure": read(
-        "check the tire pressure",
-        "tell me the pressure of the car's tires",
+        "check the tire pressure", "tell me the pressure of the car's tires"
     ),
     "displayCarStatus": read(
         "tell me how it stands with the car's {option}",
         "display the status of the car's {option}",
-        refer={"fuelLevel": "the car's current fuel level", "batteryVoltage": "the car's battery voltage"},
+        refer={
+            "fuelLevel": "the car's current fuel level",
+            "batteryVoltage": "the car's battery voltage",
+        },
         words={"option": said(_OPTIONS)},
     ),
     "display_log": read(
@@ -325,9 +328,7 @@ VEHICLE = {
         refer={"liter": "the result of turning {gallon} gallons into liters"},
     ),
     "get_current_speed": ask(
-        "tell me the car's current speed",
-        "check how fast the car is going",
-        read_only=True,
+        "tell me the car's current speed", "check how fast the car is going", read_only=True
     ),
     "get_outside_temperature_from_google": ask(
         "look up the outside temperature on Google",
@@ -335,7 +336,7 @@ VEHICLE = {
         read_only=True,
     ),
     "get_outside_temperature_from_weather_com": read(
-        "look up the outside temperature on weather.com",
+        "look up the outside temperature on weather.com"
     ),
     "get_zipcode_based_on_city": read(
         "tell me the zip code of {city}",
@@ -350,17 +351,17 @@ VEHICLE = {
     "lockDoors": ask(
         "{unlock} {door} of the car",
         "in the car, {unlock} {door}",
-        words={"unlock": {"true": "unlock", "false": "lock"}, "door": said([(some, _doors(some)) for some in DOORS])},
+        words={
+            "unlock": {"true": "unlock", "false": "lock"},
+            "door": said([(some, _doors(some)) for some in DOORS]),
+        },
     ),
     "pressBrakePedal": ask(
         "press the brake pedal to position {pedalPosition} (1 is all the way down)",
         "put the brake pedal at {pedalPosition}, where 1 means fully pressed",
         literal=("pedalPosition",),
     ),
-    "releaseBrakePedal": ask(
-        "release the brake pedal",
-        "let go of the brake pedal",
-    ),
+    "releaseBrakePedal": ask("release the brake pedal", "let go of the brake pedal"),
     "setCruiseControl": ask(
         "{activate} the cruise control with the speed at {speed} and a distance of {distanceToNextVehicle} meters to the next "
         "vehicle",
@@ -369,8 +370,7 @@ VEHICLE = {
         words={"activate": {"true": "turn on", "false": "turn off"}},
     ),
     "setHeadlights": ask(
-        'set the headlights to "{mode}"',
-        'put the headlights on the setting "{mode}"',
+        'set the headlights to "{mode}"', 'put the headlights on the setting "{mode}"'
     ),
     "set_navigation": ask(
         "set the navigation to {destination}",
@@ -378,7 +378,6 @@ VEHICLE = {
         words={"destination": quoted(ADDRESSES)},
     ),
     "startEngine": ask(
-        'turn the ignition to "{ignitionMode}"',
-        'use the ignition in the mode "{ignitionMode}"',
+        'turn the ignition to "{ignitionMode}"', 'use the ignition in the mode "{ignitionMode}"'
     ),
 }
