@@ -12,7 +12,7 @@ import typer
 
 from coevolve.abstraction.abstract import CHUNK, WHAT, abstract
 from coevolve.abstraction.candidates import FAULT, Reject
-from coevolve.environments.losses import Losses
+from coevolve.environments.faults import FaultCounter
 from coevolve.environments.pools import Pools
 from coevolve.records import Exploration
 from coevolve.runs import Journal, journal_path
@@ -97,7 +97,7 @@ def command(
         return
     path = journal_path(output, Path(run) / "abstract.journal" if run else None)
     reasons: Counter[str] = Counter()
-    losses, finished = Losses(WHAT), False
+    env_faults, finished = FaultCounter(WHAT), False
     with models.service("abstract", run=run, quiet=quiet) if model else nullcontext() as served:
         writer = _writer(served, model, per_context, min_confidence, temperature, prompts)
         about = writer.identity if writer else {"seed": seed, "per_exploration": per_exploration}
@@ -118,7 +118,12 @@ def command(
                     from coevolve.abstraction.model_writer import write
 
                     tasks = write(
-                        explorations, pools, writer, journal=journal, losses=losses, reject=reject
+                        explorations,
+                        pools,
+                        writer,
+                        journal=journal,
+                        env_faults=env_faults,
+                        reject=reject,
                     )
                 else:
                     tasks = abstract(
@@ -127,7 +132,7 @@ def command(
                         per_exploration=per_exploration,
                         seed=seed,
                         journal=journal,
-                        losses=losses,
+                        env_faults=env_faults,
                         reject=reject,
                     )
                 for task in tasks:
@@ -135,10 +140,10 @@ def command(
                 _note(s.note, reasons.copy(), journal.reused)
             if served:
                 served.kept = s.written
-            finished = not reasons["no_reply"] and not losses.lost
+            finished = not reasons["no_reply"] and not env_faults.lost
         finally:
             journal.close(finished)
-    losses.end()
+    env_faults.end()
 
 
 def _writer(

@@ -67,7 +67,7 @@ def _own(name: str) -> dict[str, object]:
     }
 
 
-def _installable(name: str, recipe: install.Recipe) -> dict[str, object]:
+def _installable(name: str, recipe: install.InstallRecipe) -> dict[str, object]:
     installed = install.installed(recipe.name)
     return {
         "name": name,

@@ -109,7 +109,7 @@ def command(
         if official:
             results = whole = bfcl.fit(results, lambda rollout, reason: _refuse(s, lines.get(rollout.id), reason))
         tried = evaluation.collect(evaluation.result(r) if isinstance(r, Rollout) else r for r in results)
-        played.losses.stop()
+        played.env_faults.stop()
         records = list(evaluation.report(tried, by=groupings, over=mean, other=other, base=base, below=weak_below))
         if official:
             scored = bfcl.score(whole, s)
@@ -120,7 +120,7 @@ def command(
             print("\n".join(evaluation.table(records)), file=sys.stderr)
     if official and scored.missing:
         raise Partial(scored.missing)
-    played.losses.end()
+    played.env_faults.end()
 
 
 def _refuse(s: streams.Stage, line: Line[Rollout] | None, reason: str) -> None:

@@ -160,8 +160,8 @@ def command(
             s.note(note)
         if served:
             served.kept = s.written
-    journal.close(finished=not tally.lost and not tally.losses.lost)
-    tally.losses.end()
+    journal.close(finished=not tally.lost and not tally.env_faults.lost)
+    tally.env_faults.end()
 
 
 def _calls(settings: Settings, model: str | None) -> int:

@@ -150,9 +150,9 @@ def _check(arguments: dict[str, Any]) -> str:
 
 def _shown(urls: str) -> str:
     """What may be printed of --base-url."""
-    from coevolve.models.secrets import shown
+    from coevolve.models.redaction import public_address
 
-    return ",".join(map(shown, urls.split(",")))
+    return ",".join(map(public_address, urls.split(",")))
 
 
 def _extra(text: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coevolve.agents.episode import refusal
-from coevolve.environments.losses import Losses
+from coevolve.environments.faults import FaultCounter
 from coevolve.jsonl import Line
 from coevolve.models.chat import UNANSWERED
 from coevolve.records import Rollout, Task
@@ -18,7 +18,7 @@ class Played:
     One lost for want of a model's reply is lost work (exit 75), however many there are: its environment could be reached."""
 
     def __init__(self, stage: Stage):
-        self.losses = Losses("rollouts")
+        self.env_faults = FaultCounter("rollouts")
         self._stage = stage
         self._lines: dict[str, Line[Task]] = {}
         self._refused: set[str] = set()
@@ -33,7 +33,7 @@ class Played:
         reason, line = refusal(rollout), self._lines.get(rollout.task_id)
         if reason is None or line is None:
             lost = rollout.error if rollout.stop_reason == "env_error" else None
-            self.losses.add(lost, answered=(lost or "").startswith(UNANSWERED))
+            self.env_faults.add(lost, answered=(lost or "").startswith(UNANSWERED))
             return True
         if rollout.task_id not in self._refused:
             self._refused.add(rollout.task_id)

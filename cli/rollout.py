@@ -180,12 +180,12 @@ def command(
                 if played.take(rollout):
                     s.write(rollout)
                 advance(1)
-            played.losses.stop()
+            played.env_faults.stop()
         if journal.reused:
             s.note("went on from the journal")
         if at_server:
             at_server.kept = s.written
-        if played.losses.lost:
-            s.note(f"{played.losses.lost} lost to environment errors (stop_reason env_error)")
-    journal.close(finished=not played.losses.lost)
-    played.losses.end()
+        if played.env_faults.lost:
+            s.note(f"{played.env_faults.lost} lost to environment errors (stop_reason env_error)")
+    journal.close(finished=not played.env_faults.lost)
+    played.env_faults.end()

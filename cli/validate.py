@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from coevolve import jsonl
-from coevolve.environments.losses import Losses
+from coevolve.environments.faults import FaultCounter
 from coevolve.environments.pools import Pools
 from coevolve.errors import UsageError
 from coevolve.jsonl import Line
@@ -126,7 +126,7 @@ def command(
         )
         return
     path = journal_path(output, Path(run) / "validate.journal" if run else None)
-    losses, finished = Losses(WHAT), False
+    env_faults, finished = FaultCounter(WHAT), False
     with (
         models.if_at_server("validate", run=run, quiet=quiet) if solver else nullcontext() as served
     ):
@@ -149,16 +149,16 @@ def command(
                     if verdicts
                     else lambda line: None
                 )
-                reasons = _validate(s, pools, gate, agent, journal, losses, record)
+                reasons = _validate(s, pools, gate, agent, journal, env_faults, record)
                 if reasons and not verdicts:
                     (reason, count), *_ = reasons.most_common(1)
                     s.note(f"most frequent reason ({count}): {reason}; --verdicts FILE keeps all")
             if served:
                 served.kept = s.written
-            finished = not losses.lost
+            finished = not env_faults.lost
         finally:
             journal.close(finished)
-    losses.end()
+    env_faults.end()
 
 
 def _solver(
@@ -177,7 +177,7 @@ def _validate(
     gate: str,
     solver: Solver | None,
     journal: Journal,
-    losses: Losses,
+    env_faults: FaultCounter,
     record: Callable[[bytes], object],
 ) -> Counter[str]:
     """Returns the reasons of what is not valid."""
@@ -191,7 +191,7 @@ def _validate(
             yield line.record
 
     for verdict in validate(
-        tasks(), pools, gate=gate, solver=solver, journal=journal, losses=losses
+        tasks(), pools, gate=gate, solver=solver, journal=journal, env_faults=env_faults
     ):
         line = waiting.popleft()
         counts[verdict.verdict] += 1

@@ -24,8 +24,8 @@ from coevolve.exploration.explore import explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.mind import Mind
 from coevolve.exploration.plans import Plan, Settings
-from coevolve.models.chat import Reply
-from coevolve.models.prompts import fence, load
+from coevolve.models.chat import ChatReply
+from coevolve.models.prompt_templates import fence, load
 from coevolve.models.service import Models, Options
 from coevolve.records import Call, Context, Signal, Start, Statistic, Step, Task, Trajectory
 
@@ -92,7 +92,7 @@ def test_no_part_of_an_environment_is_outside_the_fences(name):
     with Pool(SHOP) as pool:
         talk = Conversation(plan, Opened(observation=said, values={"item": [said]}, state="s"), Memory(pool.tools), False, random.Random(0))  # fmt: skip
     talk.open(load("explore"), 5)
-    talk.take(Reply(tool_calls=call("price", {"item": "tea"})["tool_calls"]))
+    talk.take(ChatReply(tool_calls=call("price", {"item": "tea"})["tool_calls"]))
     talk.observe(load("observe"), Step(0, Call("price", {"item": "tea"}), said, said, state="t"), 4)
     texts = [m["content"] for m in talk.messages if m["role"] != "assistant"]
     assert len(texts) == 2 and all("ORDER" in text for text in texts)

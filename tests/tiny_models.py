@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from coevolve.models.chat_template import Chat
+from coevolve.models.chat_template import ChatTemplate
 from coevolve.records import Call, Start, Task, Verifier, task_id
 
 PLAIN = (
@@ -171,7 +171,7 @@ def shop_policy(directory: Path, steps: int = 120, seed: int = 0) -> Path:
     """Imitates demonstrations of which a part are careless: right form, often the wrong item."""
     torch.set_num_threads(1)
     tok = tokenizer(words=SHOP_WORDS)
-    model, chat, draw = llama(len(tok), seed=seed), Chat(tok), random.Random(seed)
+    model, chat, draw = llama(len(tok), seed=seed), ChatTemplate(tok), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), 5e-3)
     model.train()
     for _ in range(steps):
@@ -196,7 +196,7 @@ def shop_policy(directory: Path, steps: int = 120, seed: int = 0) -> Path:
     return directory
 
 
-def _demonstration(chat: Chat, draw: random.Random) -> tuple[list[int], list[int]]:
+def _demonstration(chat: ChatTemplate, draw: random.Random) -> tuple[list[int], list[int]]:
     ids: list[int] = []
     mask: list[int] = []
     for turn in range(draw.randint(1, 2)):

@@ -4,7 +4,7 @@ Each exploration's goals are minimised by execution (`goals`), joined to tasks o
 order of a conversation (`turns`), executed once more in that form, and written (`writers`). Every solution has been executed as
 it stands. What gives no task is a `Reject` with its reason. Within one run no two tasks share a start state and the query or the
 solution, and no query stands for two different effects; the later one is rejected. An exploration whose environment fails is a
-`Reject` too (`environment`), counts as lost, and is not journalled; the stage stops where everything was lost so far (`losses`).
+`Reject` too (`environment`), counts as lost, and is not journalled; the stage stops where everything was lost so far (`env_faults`).
 
 Unlike the paper's abstractor this one needs no model, says nothing that was not executed, and checks every claim.
 """
@@ -17,8 +17,8 @@ from itertools import islice
 
 from coevolve.abstraction.candidates import FAULT, Found, Reject, candidates
 from coevolve.environments.client import Pool
-from coevolve.environments.losses import Losses
-from coevolve.environments.replay import run, together
+from coevolve.environments.faults import FaultCounter
+from coevolve.environments.replay import gather_replays, run_replays
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
 
@@ -35,18 +35,18 @@ def abstract(
     per_exploration: int = 4,
     seed: int = 0,
     journal: Journal | None = None,
-    losses: Losses | None = None,
+    env_faults: FaultCounter | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
     """Candidate tasks in the order of their explorations, at most `per_exploration` of each; the same for any pool size.
 
     `environment` gives the running pool of an exploration's `env`. Raises Unreachable where every exploration is lost.
     """
-    journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
+    journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     known = Known()
     remaining = iter(explorations)
     while chunk := list(islice(remaining, CHUNK)):
-        for found in _chunk(chunk, environment, per_exploration, seed, journal, losses):
+        for found in _chunk(chunk, environment, per_exploration, seed, journal, env_faults):
             yield from known.taken(found, reject)
 
 
@@ -90,7 +90,7 @@ def _chunk(
     per_exploration: int,
     seed: int,
     journal: Journal,
-    losses: Losses,
+    env_faults: FaultCounter,
 ) -> list[Found]:
     done = {e.id: found for e in chunk if (found := journal.get(e.id, Found)) is not None}
     for env in sorted({e.env for e in chunk if e.id not in done}):
@@ -99,12 +99,12 @@ def _chunk(
         works = [
             candidates(e, pool, per_exploration, random.Random(f"{seed}-{e.id}")) for e in missing
         ]
-        found = run(pool, together(works))
+        found = run_replays(pool, gather_replays(works))
         for exploration, result in zip(missing, found, strict=True):
             done[exploration.id] = result
             if fault_of(result) is None:
                 journal.put(exploration.id, result)
-    return counted([done[e.id] for e in chunk], losses)
+    return counted([done[e.id] for e in chunk], env_faults)
 
 
 def fault_of(found: Found) -> str | None:
@@ -112,9 +112,9 @@ def fault_of(found: Found) -> str | None:
     return next((rejected.detail for rejected in found.rejects if rejected.reason == FAULT), None)
 
 
-def counted(chunk: list[Found], losses: Losses) -> list[Found]:
+def counted(chunk: list[Found], env_faults: FaultCounter) -> list[Found]:
     """The chunk, counted. Raises Unreachable where all was lost so far."""
     for found in chunk:
-        losses.add(fault_of(found))
-    losses.stop()
+        env_faults.add(fault_of(found))
+    env_faults.stop()
     return chunk

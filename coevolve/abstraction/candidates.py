@@ -22,8 +22,14 @@ from coevolve.abstraction.turns import Turn, compose
 from coevolve.abstraction.writers import Unsayable, Writer
 from coevolve.agents.code.order import reordered
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.protocol import Description, Result, Tool
-from coevolve.environments.replay import Episode, Job, Work, outcome, together
+from coevolve.environments.protocol import ActionResult, Description, Tool
+from coevolve.environments.replay import (
+    ReplayCoroutine,
+    ReplayedEpisode,
+    ReplayJob,
+    effects_digest,
+    gather_replays,
+)
 from coevolve.records import Action, Call, Exploration, Lineage, Origin, Task, Verifier, task_id
 
 FAULT = "environment"
@@ -75,7 +81,9 @@ class _Request(Struct, frozen=True):
     kind: str
 
 
-def candidates(exploration: Exploration, pool: Pool, most: int, rng: random.Random) -> Work[Found]:
+def candidates(
+    exploration: Exploration, pool: Pool, most: int, rng: random.Random
+) -> ReplayCoroutine[Found]:
     """At most `most` tasks. A fault of the environment is a reject of reason `FAULT`."""
     try:
         return (yield from _Candidates(exploration, pool, rng).find(most))
@@ -94,11 +102,11 @@ class _Candidates:
         self._trace: Trace
         self._rejects: list[Reject] = []
 
-    def find(self, most: int) -> Work[Found]:
+    def find(self, most: int) -> ReplayCoroutine[Found]:
         if not self._exploration.steps:
             self._reject("no_steps", "")
             return Found(rejects=self._rejects)
-        (episode,) = yield [Job(self._exploration.start, [])]
+        (episode,) = yield [ReplayJob(self._exploration.start, [])]
         if isinstance(episode, Fault):
             return Found(
                 rejects=[Reject(self._exploration.id, reason_of(episode), detail=episode.message)]
@@ -109,14 +117,14 @@ class _Candidates:
             self._reject(
                 "unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", ""
             )
-        singles = yield from together([self._single(goal) for goal in goals])
+        singles = yield from gather_replays([self._single(goal) for goal in goals])
         requests = yield from self._joined([single for single in singles if single], most)
         if self._description.actions == "code":
-            tasks = yield from together([self._coded(request) for request in requests])
+            tasks = yield from gather_replays([self._coded(request) for request in requests])
             return Found([task for task in tasks if task], self._rejects)
         return Found([self._task(request) for request in requests], self._rejects)
 
-    def _single(self, goal: int) -> Work[_Request | None]:
+    def _single(self, goal: int) -> ReplayCoroutine[_Request | None]:
         found = yield from minimise(self._trace, self._tools, (goal,))
         request = (yield from self._request(found)) if found else "not_reproduced"
         if isinstance(request, str):
@@ -127,7 +135,7 @@ class _Candidates:
     def _reject(self, reason: str, goal: str) -> None:
         self._rejects.append(Reject(self._exploration.id, reason, goal))
 
-    def _request(self, found: Slice) -> Work[_Request | str]:
+    def _request(self, found: Slice) -> ReplayCoroutine[_Request | str]:
         """The request for a slice, or the reason why there is none."""
         turns = compose(self._trace, self._tools, found)
         if turns is None:
@@ -181,7 +189,7 @@ class _Candidates:
             f"{found.calls[g].tool}/{'lookup' if writer.lookup(g) else 'given'}" for g in goals
         )
 
-    def _joined(self, singles: Sequence[_Request], most: int) -> Work[list[_Request]]:
+    def _joined(self, singles: Sequence[_Request], most: int) -> ReplayCoroutine[list[_Request]]:
         """Up to `most` requests, kinds not yet asked for first, each single used once, each as long as chance has it."""
         asked, used, requests = Counter(), set(), []
         while len(requests) < most and len(used) < len(singles):
@@ -210,7 +218,7 @@ class _Candidates:
 
     def _longer(
         self, request: _Request, singles: Sequence[_Request], partners: Iterator[int]
-    ) -> Work:
+    ) -> ReplayCoroutine:
         """The first partner with which the request becomes a longer one: (its number, the request), or (None, None)."""
         for number, _ in zip(partners, range(PARTNERS_TRIED), strict=False):
             partner = singles[number].found
@@ -226,13 +234,13 @@ class _Candidates:
     def _program(self, found: Slice, turns: Sequence[Turn], query: Sequence[str]) -> str:
         return write(self._trace, self._tools, found, turns, query, self._description.code)
 
-    def _coded(self, request: _Request) -> Work[Task | None]:
+    def _coded(self, request: _Request) -> ReplayCoroutine[Task | None]:
         """The request as a task of code, executed as it stands; None, with a reject, where the code does not do it."""
         query, program = (
             [one_request(request.query)],
             self._program(request.found, request.turns, request.query),
         )
-        (episode,) = yield [Job(self._exploration.start, [[program]])]
+        (episode,) = yield [ReplayJob(self._exploration.start, [[program]])]
         if isinstance(episode, Fault):
             raise EnvironmentFault(episode.message)
         if episode.failure or not episode.flat[0].effects:
@@ -242,7 +250,7 @@ class _Candidates:
             return None
         task = self._made(request.kind, query, [[program]], episode.results)
         other = reordered(program, self._tools, self._description.code.ends)
-        (again,) = yield [Job(task.start, [[other or program]], task)]
+        (again,) = yield [ReplayJob(task.start, [[other or program]], task)]
         if isinstance(again, Fault):
             raise EnvironmentFault(again.message)
         if not again.graded.success:
@@ -259,10 +267,14 @@ class _Candidates:
         return self._made(request.kind, request.query, solution, results)
 
     def _made(
-        self, kind: str, query: list[str], solution: list[list[Action]], results: list[list[Result]]
+        self,
+        kind: str,
+        query: list[str],
+        solution: list[list[Action]],
+        results: list[list[ActionResult]],
     ) -> Task:
         exploration, verifier = self._exploration, Verifier("state")
-        job = Job(exploration.start, solution)
+        job = ReplayJob(exploration.start, solution)
         signal = exploration.context.signal
         return Task(
             id=task_id(exploration.env, exploration.start, query, solution, verifier),
@@ -270,7 +282,7 @@ class _Candidates:
             env_version=self._description.version,
             kind=kind,
             tags=tags(self._description, self._tools, solution),
-            effects=outcome(self._tools, job, Episode(self._trace.opened, results)),
+            effects=effects_digest(self._tools, job, ReplayedEpisode(self._trace.opened, results)),
             origin=Origin(
                 "synthesis",
                 exploration.iteration,

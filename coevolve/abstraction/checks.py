@@ -30,8 +30,8 @@ from coevolve.abstraction.literals import unseen
 from coevolve.abstraction.proposals import Proposal, ProposedAction
 from coevolve.abstraction.tool_names import named_tool
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.protocol import Opened, Result, Tool
-from coevolve.environments.replay import Job, Work, checked_responses
+from coevolve.environments.protocol import ActionResult, Opened, Tool
+from coevolve.environments.replay import ReplayCoroutine, ReplayJob, checked_responses
 from coevolve.environments.said import mentions
 from coevolve.provenance import output, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
@@ -63,7 +63,7 @@ class Executed(NamedTuple):
     """A solution as it ran in a fresh session, per turn."""
 
     solution: list[list[Action]]
-    results: list[list[Result]]
+    results: list[list[ActionResult]]
     steps: list[Step]
 
 
@@ -136,7 +136,7 @@ def check_order(numbers: Sequence[int | None]) -> None:
 
 def execute(
     exploration: Exploration, opened: Opened, turns: list[list[tuple[int | None, Step]]], pool: Pool
-) -> Work[Executed]:
+) -> ReplayCoroutine[Executed]:
     """Runs the solution in a fresh session, observed arguments taken from it."""
     steps = [step for turn in turns for _, step in turn]
     if pool.description.actions == "code":
@@ -165,9 +165,9 @@ def execute(
 
 def _run_code(
     exploration: Exploration, turns: list[list[tuple[int | None, Step]]]
-) -> Work[tuple[list, list]]:
+) -> ReplayCoroutine[tuple[list, list]]:
     solution = [[step.action for _, step in turn] for turn in turns]
-    (episode,) = yield [Job(exploration.start, solution)]
+    (episode,) = yield [ReplayJob(exploration.start, solution)]
     if isinstance(episode, Fault):
         raise EnvironmentFault(episode.message)
     if episode.failure:

@@ -15,8 +15,8 @@ from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import ROW_SLOT, Trace, reference
 from coevolve.abstraction.turns import Turn
 from coevolve.agents.code.words import unsaid
-from coevolve.environments.programs import call_text, literal, program
-from coevolve.environments.protocol import Code, Tool
+from coevolve.environments.programs import call_text, program, python_literal
+from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.provenance import Source, at, output
 
 _RESERVED = frozenset(
@@ -56,7 +56,7 @@ def write(
     found: Slice,
     turns: Sequence[Turn],
     query: Sequence[str],
-    code: Code,
+    code: CodeSyntax,
 ) -> str:
     """The program of the calls of these turns, in order. Raises Unwritable where two calls would end it, where it needs a place in
     a list, and where what a turn's calls look up is not said in that turn."""
@@ -111,7 +111,7 @@ def _looked_up(trace: Trace, tools: Mapping[str, Tool], found: Slice, turn: Turn
 
 
 class _Program:
-    def __init__(self, trace: Trace, tools: Mapping[str, Tool], found: Slice, code: Code):
+    def __init__(self, trace: Trace, tools: Mapping[str, Tool], found: Slice, code: CodeSyntax):
         self._trace, self._tools, self._found, self._code = trace, tools, found, code
         self._names: dict[int, str] = {}
 
@@ -134,11 +134,11 @@ class _Program:
             return f"[{', '.join(self._expression(index, (*path, n), member) for n, member in enumerate(value))}]"
         if isinstance(value, dict):
             items = (
-                f"{literal(k)}: {self._expression(index, (*path, k), member)}"
+                f"{python_literal(k)}: {self._expression(index, (*path, k), member)}"
                 for k, member in value.items()
             )
             return f"{{{', '.join(items)}}}"
-        return literal(value)
+        return python_literal(value)
 
     def _observed(self, index: int, source: Source) -> str:
         """Where an earlier output has the value: in the row of that name, where the request names one. Raises Unwritable where it
@@ -153,7 +153,7 @@ class _Program:
         if phrase and phrase.row and places:
             inner = phrase.row[places[-1] + 1 :]
             tests = [
-                f"row{_path((*inner, *slot.split('.')))} == {literal(at(told, (*phrase.row, *slot.split('.'))))}"
+                f"row{_path((*inner, *slot.split('.')))} == {python_literal(at(told, (*phrase.row, *slot.split('.'))))}"
                 for slot in dict.fromkeys(ROW_SLOT.findall(phrase.template))
             ]
             rows, chosen = _rows(name, source.path, places), _path((*inner, source.path[-1]))
@@ -184,4 +184,4 @@ def _rows(name: str, path: Sequence[Any], places: Sequence[int]) -> str:
 
 
 def _path(path: Sequence[Any]) -> str:
-    return "".join(f"[{literal(key)}]" for key in path)
+    return "".join(f"[{python_literal(key)}]" for key in path)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from coevolve.abstraction.grounding import Trace
 from coevolve.environments.client import Fault
-from coevolve.environments.protocol import Description, Result, Tool
-from coevolve.environments.replay import Job, Work
+from coevolve.environments.protocol import ActionResult, Description, Tool
+from coevolve.environments.replay import ReplayCoroutine, ReplayJob
 from coevolve.provenance import at, output
 from coevolve.records import Call, canonical
 
@@ -36,7 +36,7 @@ class Slice(NamedTuple):
     """Kept for what they do, apart from the goals; the rest of `calls` informs them."""
     calls: dict[int, Call]
     """By index in the exploration, in executed order, with the arguments of this execution."""
-    results: dict[int, Result]
+    results: dict[int, ActionResult]
 
 
 def find(trace: Trace, tools: Mapping[str, Tool], description: Description) -> list[int]:
@@ -95,7 +95,7 @@ def minimise(
     tools: Mapping[str, Tool],
     goals: tuple[int, ...],
     cores: Sequence[frozenset[int]] = (),
-) -> Work:
+) -> ReplayCoroutine:
     """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in order."""
     for core in (*cores, *_cores(trace, tools, max(goals))):
         found = yield from execute(trace, goals, core)
@@ -121,7 +121,7 @@ def _cores(trace: Trace, tools: Mapping[str, Tool], goal: int) -> Iterator[froze
             yield core
 
 
-def _shrink(trace: Trace, found: Slice) -> Work:
+def _shrink(trace: Trace, found: Slice) -> ReplayCoroutine:
     """Drops calls, the earliest first, until no single one can go."""
     again = True
     while again:
@@ -135,7 +135,7 @@ def _shrink(trace: Trace, found: Slice) -> Work:
     return found
 
 
-def execute(trace: Trace, goals: tuple[int, ...], core: frozenset[int]) -> Work:
+def execute(trace: Trace, goals: tuple[int, ...], core: frozenset[int]) -> ReplayCoroutine:
     """The slice of `core`, the goals and what informs them, or None if it does not reproduce the goals."""
     order = informed(trace, core | set(goals))
     if any(trace.problems[i] == "failed" for i in order):
@@ -159,13 +159,15 @@ def informed(trace: Trace, wanted: set[int] | frozenset[int]) -> list[int]:
     return sorted(closed)
 
 
-def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> Work:
+def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> ReplayCoroutine:
     """Executes steps, turn by turn, observed arguments taken from this execution: (calls, results) by index, or None if a
     call fails. Values settle from the first call on, so that as many executions as calls always suffice."""
     order = [index for turn in turns for index in turn]
     calls = {index: trace.steps[index].action for index in order}
     for _ in order:
-        (episode,) = yield [Job(trace.start, [[calls[index] for index in turn] for turn in turns])]
+        (episode,) = yield [
+            ReplayJob(trace.start, [[calls[index] for index in turn] for turn in turns])
+        ]
         if isinstance(episode, Fault):
             raise EnvironmentFault(episode.message)
         results = dict(zip(order, episode.flat, strict=False))
@@ -179,7 +181,7 @@ def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> Work:
 
 
 def _rebound(
-    trace: Trace, calls: dict[int, Call], results: dict[int, Result]
+    trace: Trace, calls: dict[int, Call], results: dict[int, ActionResult]
 ) -> dict[int, Call] | None:
     """The calls with observed arguments as these results have them; None if one is not to be seen."""
     bound = {}

@@ -15,7 +15,7 @@ from coevolve.abstraction.goals import EnvironmentFault, asked_for
 from coevolve.abstraction.proposals import Proposal
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened, Tool
-from coevolve.environments.replay import Episode, Job, Work, outcome
+from coevolve.environments.replay import ReplayCoroutine, ReplayedEpisode, ReplayJob, effects_digest
 from coevolve.environments.said import said
 from coevolve.provenance import Source, sources
 from coevolve.records import (
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 def judge(
     proposal: Proposal, group: Group, pool: Pool, model: str, least: float
-) -> Work[Task | Reject]:
+) -> ReplayCoroutine[Task | Reject]:
     """The task of a proposal, or the reject. `least` is the confidence below which a proposal is not tried."""
     first, queries = group.explorations[0].id, [turn.query for turn in proposal.turns]
     try:
@@ -82,14 +82,14 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
         exploration.context,
         [other.id for other in group.explorations if other.id != exploration.id],
     )
-    job = Job(exploration.start, executed.solution)
+    job = ReplayJob(exploration.start, executed.solution)
     return Task(
         id=task_id(exploration.env, exploration.start, query, executed.solution, verifier),
         env=exploration.env,
         env_version=pool.description.version,
         kind=kind(executed, query, pool.tools),
         tags=tags(pool.description, pool.tools, executed.solution),
-        effects=outcome(pool.tools, job, Episode(opened, executed.results)),
+        effects=effects_digest(pool.tools, job, ReplayedEpisode(opened, executed.results)),
         origin=Origin("synthesis", exploration.iteration, exploration.mode, context.signal_kind),
         lineage=Lineage(
             [context.signal] if context.signal else [],

@@ -19,11 +19,11 @@ from coevolve.abstraction.candidates import FAULT, Found, Reject, reason_of
 from coevolve.abstraction.model_tasks import Group, judge
 from coevolve.abstraction.proposals import Proposal, Refused, propose
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.losses import Losses
+from coevolve.environments.faults import FaultCounter
 from coevolve.environments.protocol import Opened
-from coevolve.environments.replay import Job, replay, run, together
-from coevolve.models.chat import BadReply, Full, Request
-from coevolve.models.prompts import Prompt, load
+from coevolve.environments.replay import ReplayJob, gather_replays, replay, run_replays
+from coevolve.models.chat import BadReply, ChatRequest, ContextFull
+from coevolve.models.prompt_templates import PromptTemplate, load
 from coevolve.models.service import Models
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
@@ -66,19 +66,19 @@ def write(
     writer: ModelWriter,
     *,
     journal: Journal | None = None,
-    losses: Losses | None = None,
+    env_faults: FaultCounter | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
     """Tasks in the order of their contexts. Reads all explorations before the first, for a context's rounds may lie apart.
 
     Raises Unreachable where every exploration is lost to faults of the environment; what the model's calls raise ends the stage.
     """
-    journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
+    journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     prompt = load("abstract", writer.prompts)
     known, groups = Known(), contexts(explorations)
     for begin in range(0, len(groups), CHUNK):
         for found in _chunk(
-            groups[begin : begin + CHUNK], environment, writer, prompt, journal, losses
+            groups[begin : begin + CHUNK], environment, writer, prompt, journal, env_faults
         ):
             yield from known.taken(found, reject)
 
@@ -102,9 +102,9 @@ def _chunk(
     chunk: list[list[Exploration]],
     environment: EnvironmentOf,
     writer: ModelWriter,
-    prompt: Prompt,
+    prompt: PromptTemplate,
     journal: Journal,
-    losses: Losses,
+    env_faults: FaultCounter,
 ) -> list[Found]:
     done = {_key(group): journal.get(_key(group), Found) for group in chunk}
     for env in sorted({group[0].env for group in chunk if done[_key(group)] is None}):
@@ -117,11 +117,11 @@ def _chunk(
             done[_key(group)] = result
             if not any(rejected.reason in UNDECIDED for rejected in result.rejects):
                 journal.put(_key(group), result)
-    return counted([done[_key(group)] for group in chunk], losses)
+    return counted([done[_key(group)] for group in chunk], env_faults)
 
 
 def _written(
-    groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: Prompt
+    groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: PromptTemplate
 ) -> list[Found]:
     """Asks for the proposals of all groups, then judges all of them in one batch."""
     opened = [_opened(group, pool) for group in groups]
@@ -141,13 +141,13 @@ def _written(
             else:
                 rejects[number].append(item)
     tasks: list[list[Task]] = [[] for _ in groups]
-    for number, judged in zip(owners, run(pool, together(works)), strict=True):
+    for number, judged in zip(owners, run_replays(pool, gather_replays(works)), strict=True):
         (tasks if isinstance(judged, Task) else rejects)[number].append(judged)
     return [Found(*pair) for pair in zip(tasks, rejects, strict=True)]
 
 
 def _opened(group: list[Exploration], pool: Pool) -> list[Opened] | Fault:
-    episodes = replay(pool, [Job(exploration.start, []) for exploration in group])
+    episodes = replay(pool, [ReplayJob(exploration.start, []) for exploration in group])
     fault = next((episode for episode in episodes if isinstance(episode, Fault)), None)
     return fault or [episode.opened for episode in episodes]
 
@@ -157,7 +157,7 @@ async def _ask(
     opened: list[Opened] | Fault,
     pool: Pool,
     writer: ModelWriter,
-    prompt: Prompt,
+    prompt: PromptTemplate,
 ) -> list[Proposal | Reject]:
     """The proposals for a context, and rejects in place of what is none."""
     first = group[0].id
@@ -165,7 +165,7 @@ async def _ask(
         return [Reject(first, "no_steps")]
     if isinstance(opened, Fault):
         return [Reject(first, reason_of(opened), detail=opened.message)]
-    request = Request(model=writer.model, messages=[], temperature=writer.temperature)
+    request = ChatRequest(model=writer.model, messages=[], temperature=writer.temperature)
     try:
         found = await propose(
             writer.models,
@@ -178,7 +178,7 @@ async def _ask(
             most=writer.per_context,
             budget=EVIDENCE_TOKENS,
         )
-    except (BadReply, Full) as error:
+    except (BadReply, ContextFull) as error:
         return [
             Reject(
                 first,

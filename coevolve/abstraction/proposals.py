@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from coevolve.agents.prompts.transcript import transcript
 from coevolve.environments.protocol import Description, Opened, Tool
-from coevolve.models.chat import Rejected, Request
-from coevolve.models.prompts import Prompt
+from coevolve.models.chat import AnswerRejected, ChatRequest
+from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.models.service import Models
-from coevolve.models.structured import NO_TEXT, is_text
+from coevolve.models.structured_output import NO_TEXT, is_text
 from coevolve.records import Action, Call, Exploration
 
 VALUES = 3
@@ -75,8 +75,8 @@ class Refused(NamedTuple):
 
 async def propose(
     models: Models,
-    request: Request,
-    prompt: Prompt,
+    request: ChatRequest,
+    prompt: PromptTemplate,
     group: Sequence[Exploration],
     opened: Sequence[Opened],
     tools: Mapping[str, Tool],
@@ -106,11 +106,11 @@ async def propose(
     )
     try:
         return list((await models.ask(asked, Proposals)).tasks[:most])
-    except Rejected as error:
+    except AnswerRejected as error:
         return list(salvage(error))[:most]
 
 
-def salvage(error: Rejected) -> Iterator[Proposal | Refused]:
+def salvage(error: AnswerRejected) -> Iterator[Proposal | Refused]:
     """The items of a refused answer, each on its own; the whole as refused where it has none."""
     try:
         items = json.loads(error.reply)["tasks"]

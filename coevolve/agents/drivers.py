@@ -22,14 +22,14 @@ import msgspec
 from coevolve.agents.episode import REFUSED, Episode, Reply
 from coevolve.agents.policies import Program
 from coevolve.agents.prompts.styles import TOOLS, Style
-from coevolve.environments.protocol import Result
-from coevolve.models.chat import BadReply, Full, Request
+from coevolve.environments.protocol import ActionResult
+from coevolve.models.chat import BadReply, ChatRequest, ContextFull
 from coevolve.records import Usage
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Fault, Pool
     from coevolve.models.service import Models
-    from coevolve.models.transformers_lm import LocalModel, Turn
+    from coevolve.models.transformers_lm import LocalModel, SampledReply
 
 T = TypeVar("T")
 CHUNK = 256
@@ -107,14 +107,14 @@ class LocalPolicy:
             episode.usage = Usage(prompt_tokens=len(row.mask) - sampled, completion_tokens=sampled)
 
     def _respond(
-        self, episodes: list[Episode], turns: list[Turn], pool: Pool
+        self, episodes: list[Episode], turns: list[SampledReply], pool: Pool
     ) -> list[list[int] | None]:
         """Plays out the replies that just ended; returns the tokens that follow each, None where the episode is over."""
         replies = [Reply({"role": "assistant", "content": t.text}, t.truncated) for t in turns]
         advance(list(zip(episodes, replies, strict=True)), pool)
         return [self._suffix(e, t) for e, t in zip(episodes, turns, strict=True)]
 
-    def _suffix(self, episode: Episode, turn: Turn) -> list[int] | None:
+    def _suffix(self, episode: Episode, turn: SampledReply) -> list[int] | None:
         if episode.done:
             return None
         suffix = self.model.chat.suffix(episode.unread)
@@ -139,7 +139,7 @@ class ServerPolicy:
         style: Style = TOOLS,
     ):
         self.name, self._models, self.style = style.label(model), models, style
-        self._request = Request(
+        self._request = ChatRequest(
             model=model,
             messages=[],
             temperature=temperature,
@@ -162,7 +162,7 @@ class ServerPolicy:
                 reply = await self._models.chat(self._next(episode, schemas.of(episode)))
             except BadReply as error:
                 episode.stop("env_error", str(error))
-            except Full:
+            except ContextFull:
                 episode.stop("max_tokens", "the server's context is full")
             else:
                 said = Reply(reply.message, reply.truncated, reply.usage)
@@ -170,7 +170,7 @@ class ServerPolicy:
         await asyncio.to_thread(finish_all, [episode], pool)
         return episode
 
-    def _next(self, episode: Episode, tools: list[dict]) -> Request:
+    def _next(self, episode: Episode, tools: list[dict]) -> ChatRequest:
         seed = _number(f"{episode.key}-{episode.replies}")
         return msgspec.structs.replace(
             self._request,
@@ -239,7 +239,7 @@ def advance(replies: list[tuple[Episode, Reply]], pool: Pool) -> None:
         _observe(episode, results)
 
 
-def _observe(episode: Episode, results: list[Result] | Fault) -> None:
+def _observe(episode: Episode, results: list[ActionResult] | Fault) -> None:
     if _is_fault(results):
         episode.stop("env_error", results.message)
     else:

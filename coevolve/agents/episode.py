@@ -30,12 +30,12 @@ from coevolve.agents.code.calls import api_calls
 from coevolve.agents.code.prompts import CODE
 from coevolve.agents.code.replies import NO_CODE, REFUSALS, Read, read
 from coevolve.agents.prompts.styles import TOOLS, Style, hint_messages, user_message
-from coevolve.environments.protocol import Graded, Limits, Result
+from coevolve.environments.protocol import ActionResult, EpisodeLimits, Graded
 from coevolve.records import Action, Call, Rollout, Step, Task, Usage, content_id
 
 if TYPE_CHECKING:
-    from coevolve.environments.client import Session
-    from coevolve.models.transformers_lm import Row
+    from coevolve.environments.client import EnvSession
+    from coevolve.models.transformers_lm import TokenRow
 
 
 REFUSED = "refused: "
@@ -64,7 +64,7 @@ class Episode:
     def __init__(
         self,
         task: Task,
-        limits: Limits,
+        limits: EpisodeLimits,
         *,
         key: str = "",
         group: str = "",
@@ -75,7 +75,7 @@ class Episode:
         self.tools, self.style = tools, style
         self.retold = False
         self.task, self.limits, self.key, self.group, self.sample = task, limits, key, group, sample
-        self.session: Session | None = None
+        self.session: EnvSession | None = None
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.called: list[str] = []
@@ -85,7 +85,7 @@ class Episode:
         self.turn_replies = 0
         self.replies = 0
         self.usage = Usage()
-        self.tokens: Row | None = None
+        self.tokens: TokenRow | None = None
         self.stop_reason = ""
         self.error: str | None = None
         self._verdict: Graded | None = None
@@ -113,7 +113,7 @@ class Episode:
     def gradable(self) -> bool:
         return self.session is not None and self.stop_reason not in ("env_error", "policy_fault")
 
-    def open(self, session: Session) -> None:
+    def open(self, session: EnvSession) -> None:
         """The environment is ready: the first user turn follows."""
         self.session = session
         tools = [self.tools[name] for name in self.offered() if name in self.tools]
@@ -160,7 +160,7 @@ class Episode:
             return []
         return self._begin(parsed.calls)
 
-    def observe(self, results: list[Result]) -> None:
+    def observe(self, results: list[ActionResult]) -> None:
         """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
         reply = self.messages[-1]
         self.messages += self.style.results(
@@ -232,7 +232,7 @@ class Episode:
             [found.issue] if found.issue else [],
         )
 
-    def _called(self, action: Action, result: Result) -> list[str]:
+    def _called(self, action: Action, result: ActionResult) -> list[str]:
         """Names of the tools that an action called: of code those that the environment says, else those that its text calls;
         code that was answered with a hint called none."""
         if isinstance(action, Call):
@@ -265,7 +265,7 @@ class Episode:
         hint = " ".join(dict.fromkeys(i.told(form).hint for i in parsed.issues))
         code = self.acts_in_code
         self.messages += [user_message(hint)] if code else hint_messages(reply, hint, self.style)
-        self._add(parsed.text, Result(observation=hint, error=issue.kind))
+        self._add(parsed.text, ActionResult(observation=hint, error=issue.kind))
 
     def _hand_back(self) -> None:
         self.turn += 1
@@ -280,7 +280,7 @@ class Episode:
                 self.style.next(self.task.query[self.turn], added, told=self.retold)
             )
 
-    def _add(self, action: Action, result: Result) -> None:
+    def _add(self, action: Action, result: ActionResult) -> None:
         self.called += self._called(action, result)
         self.steps.append(
             Step(

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from coevolve.agents.actions.replies import to_text
 from coevolve.agents.code.replies import to_text as code_text
 from coevolve.agents.episode import Episode
-from coevolve.environments.programs import of_calls
+from coevolve.environments.programs import program_of_calls
 from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
 from coevolve.records import Action, Call
@@ -86,9 +86,9 @@ def _written(pool: Pool, call: Call, *, completed: bool = False) -> str:
             f"{pool.name} takes code as actions and does not say how calls are written as code"
         )
     return code_text(
-        of_calls(description.code, [call])
+        program_of_calls(description.code, [call])
         if completed
-        else of_calls(replace(description.code, end=""), [call])
+        else program_of_calls(replace(description.code, end=""), [call])
     )
 
 

@@ -25,7 +25,7 @@ from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPo
 from coevolve.agents.episode import Episode, refusal
 from coevolve.agents.policies import PROGRAMS
 from coevolve.agents.prompts.styles import Style, style
-from coevolve.environments.protocol import Limits
+from coevolve.environments.protocol import EpisodeLimits
 from coevolve.errors import Unreachable, UsageError
 from coevolve.records import Rollout, Task, content_id
 from coevolve.runs import Journal
@@ -140,7 +140,7 @@ def resumed(
 def _episodes(
     tasks: Iterable[Task],
     pool: Pool,
-    limits: Limits,
+    limits: EpisodeLimits,
     samples: int,
     key: str,
     group: str,

@@ -29,7 +29,7 @@ from coevolve.agents.actions.values import Unreadable
 from coevolve.agents.prompts.official import call_text
 from coevolve.bfcl import files
 from coevolve.bfcl.files import Answer, Question
-from coevolve.environments.client import Fault, Pool, Session
+from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.errors import BadInput, UsageError
 from coevolve.jsonl import Line
@@ -173,7 +173,7 @@ def _task(
     return _record(entry, query, solution, start, pool.description.version)
 
 
-def _play(session: Session, solution: list[list[Call]], line: Line[Answer], pool: Pool) -> None:
+def _play(session: EnvSession, solution: list[list[Call]], line: Line[Answer], pool: Pool) -> None:
     """Raises _Refused where the answer calls nothing, or the environment would not run one of its calls."""
     place = f"{line.where}:{line.number}"
     if not any(solution):

@@ -1,6 +1,6 @@
 """Does a worker keep the protocol? Checks that hold for anybody's environment, each on the real process.
 
-`check(env)` yields one `Check` after another; it raises `Unreachable` where the worker cannot start. The actions that it tries are
+`check(env)` yields one `ProtocolCheck` after another; it raises `Unreachable` where the worker cannot start. The actions that it tries are
 calls with values of the start state or of the schema, so that it changes some state of most environments without knowing
 them; where nothing changes, the checks that need a change say so and pass.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from coevolve.environments import appworld_root, install
-from coevolve.environments.client import Fault, Pool, Session
-from coevolve.environments.protocol import Result, Tool
+from coevolve.environments.client import EnvSession, Fault, Pool
+from coevolve.environments.protocol import ActionResult, Tool
 from coevolve.environments.registry import BUILT_IN
 from coevolve.environments.workers.appworld import confine
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
@@ -24,14 +24,14 @@ SEED = "check"
 _BY_TYPE = {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
 
-class Check(msgspec.Struct, frozen=True):
+class ProtocolCheck(msgspec.Struct, frozen=True):
     check: str
     result: str
     """ok or failed"""
     detail: str = ""
 
 
-def check(env: str) -> Iterator[Check]:
+def check(env: str) -> Iterator[ProtocolCheck]:
     """Starts the environment and yields what was checked."""
     if recipe := _recipe(env):
         problems = install.verify(recipe)
@@ -54,7 +54,7 @@ def _recipe(env: str) -> str | None:
     return BUILT_IN[env].recipe if env in BUILT_IN else env if env in install.RECIPES else None
 
 
-def _appworld() -> Iterator[Check]:
+def _appworld() -> Iterator[ProtocolCheck]:
     """What the AppWorld worker needs of this machine: a kernel that can confine policy code, and data."""
     problem = confine.supported()
     yield _check(
@@ -66,12 +66,12 @@ def _appworld() -> Iterator[Check]:
     yield _check("data", not gaps, f"in {root}", failure)
 
 
-def _check(name: str, ok: bool, detail: str = "", failure: str = "") -> Check:
+def _check(name: str, ok: bool, detail: str = "", failure: str = "") -> ProtocolCheck:
     """`failure` takes the place of the detail where the check failed."""
-    return Check(name, "ok" if ok else "failed", detail if ok else failure or detail)
+    return ProtocolCheck(name, "ok" if ok else "failed", detail if ok else failure or detail)
 
 
-def _described(pool: Pool, env: str) -> Iterator[Check]:
+def _described(pool: Pool, env: str) -> Iterator[ProtocolCheck]:
     description = pool.description
     names = [tool.name for tool in description.tools]
     double = sorted({name for name in names if names.count(name) > 1})
@@ -103,7 +103,7 @@ def _described(pool: Pool, env: str) -> Iterator[Check]:
     )
 
 
-def _sessions(pool: Pool) -> Iterator[Check]:
+def _sessions(pool: Pool) -> Iterator[ProtocolCheck]:
     start = pool.start(SEED)
     opened = pool.open([start, start])
     faults = [a.message for a in opened if isinstance(a, Fault)]
@@ -114,7 +114,7 @@ def _sessions(pool: Pool) -> Iterator[Check]:
         return
     acting, idle = opened
     answer = _step(pool, idle, Call("no_such_tool"))
-    readable = isinstance(answer, Result) and bool(answer.error) and not answer.fatal
+    readable = isinstance(answer, ActionResult) and bool(answer.error) and not answer.fatal
     said = (
         answer.message
         if isinstance(answer, Fault)
@@ -133,7 +133,7 @@ def _sessions(pool: Pool) -> Iterator[Check]:
     if faults:
         return
     answer = _step(pool, idle, Call("no_such_tool"))
-    apart = isinstance(answer, Result) and answer.state == opened[1].opened.state
+    apart = isinstance(answer, ActionResult) and answer.state == opened[1].opened.state
     seen = "what one session does changes the state of another"
     yield _check("isolation", apart, "what one session does is not seen in another", seen)
     yield from _replay(pool, start, actions, acting)
@@ -148,12 +148,12 @@ def _sessions(pool: Pool) -> Iterator[Check]:
     yield _check("close", not failure, "sessions open after others closed", failure)
 
 
-def _step(pool: Pool, session: Session, action: Action) -> Result | Fault:
+def _step(pool: Pool, session: EnvSession, action: Action) -> ActionResult | Fault:
     (answer,) = pool.step([(session, 0, [action])])
     return answer if isinstance(answer, Fault) else answer[0]
 
 
-def _act(pool: Pool, session: Session) -> tuple[list[Action], list[str]]:
+def _act(pool: Pool, session: EnvSession) -> tuple[list[Action], list[str]]:
     """Calls tools until one has effects; returns the calls, and the faults if there were any."""
     offered = [
         pool.tools[n] for n in session.opened.tools if n in pool.tools
@@ -191,7 +191,9 @@ def _value(full: str, name: str, schema: dict[str, Any], values: dict[str, list[
     return known[0]
 
 
-def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> Iterator[Check]:
+def _replay(
+    pool: Pool, start: Start, actions: list[Action], acted: EnvSession
+) -> Iterator[ProtocolCheck]:
     (again,) = pool.open([start])
     if isinstance(again, Fault):
         yield _check("determinism", False, again.message)
@@ -208,8 +210,8 @@ def _replay(pool: Pool, start: Start, actions: list[Action], acted: Session) -> 
 
 
 def _grades(
-    pool: Pool, start: Start, actions: list[Action], acted: Session, idle: Session
-) -> Iterator[Check]:
+    pool: Pool, start: Start, actions: list[Action], acted: EnvSession, idle: EnvSession
+) -> Iterator[ProtocolCheck]:
     """A task whose solution is what `acted` did: it must be a success there and none where nothing was done."""
     untouched = idle.opened.state
     if pool.description.code and pool.description.code.ends:

@@ -21,15 +21,30 @@ from typing import Any
 import msgspec
 
 from coevolve.environments import registry
-from coevolve.environments.protocol import PROTOCOL, Description, Graded, Result, Tool, is_plain
+from coevolve.environments.faults import Fault
+from coevolve.environments.protocol import (
+    PROTOCOL,
+    ActionResult,
+    Description,
+    Graded,
+    Tool,
+    is_plain,
+)
 from coevolve.environments.registry import Launch
-from coevolve.environments.slot import Fault, Job, Limits, Session, Slot, open_request, step_request
-from coevolve.environments.worker import Guard, Request
+from coevolve.environments.slot import (
+    EnvSession,
+    PoolJob,
+    Slot,
+    WorkerLimits,
+    open_request,
+    step_request,
+)
+from coevolve.environments.worker import Guard, WorkerRequest
 from coevolve.errors import Unreachable, UsageError
 from coevolve.jsonl import warn
 from coevolve.records import Action, Start, Task, Verifier, task_id
 
-__all__ = ["Fault", "Pool", "Session"]
+__all__ = ["Fault", "Pool", "EnvSession"]
 
 _NOT_JSON = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
 
@@ -77,7 +92,9 @@ class Pool:
     ):
         self.name = env
         self._launch = _told(registry.find(env), call_timeout, memory_mb)
-        self._limits = Limits(call_timeout, setup_timeout or self._launch.setup_seconds, memory_mb)
+        self._limits = WorkerLimits(
+            call_timeout, setup_timeout or self._launch.setup_seconds, memory_mb
+        )
         self._count = workers
         self._ids, self._asked = itertools.count(), itertools.count()
         self._slots: list[Slot] = []
@@ -205,20 +222,24 @@ class Pool:
 
     def open(
         self, starts: list[Start], queries: list[list[str] | None] | None = None
-    ) -> list[Session | Fault]:
+    ) -> list[EnvSession | Fault]:
         """A new session from each start state; `queries` are the user's turns, for an environment that wants them."""
         told = queries if queries and self.description.query else [None] * len(starts)
         sessions = []
         for start, query in zip(starts, told, strict=True):
             number = next(self._ids)
-            sessions.append(Session(f"s{number}", start, self._slots[number % self._count], query))
+            sessions.append(
+                EnvSession(f"s{number}", start, self._slots[number % self._count], query)
+            )
         requests = [open_request(session, self._limits) for session in sessions]
         answers = self._run(
-            [Job(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)]
+            [PoolJob(s, "open", r, [r]) for s, r in zip(sessions, requests, strict=True)]
         )
         return [a if isinstance(a, Fault) else s for s, a in zip(sessions, answers, strict=True)]
 
-    def step(self, requests: list[tuple[Session, int, list[Action]]]) -> list[list[Result] | Fault]:
+    def step(
+        self, requests: list[tuple[EnvSession, int, list[Action]]]
+    ) -> list[list[ActionResult] | Fault]:
         """Executes each session's actions in order. A fatal result is the last of its list; later calls repeat it."""
         answers: list[Any] = [None] * len(requests)
         jobs, places = [], []
@@ -236,28 +257,30 @@ class Pool:
             except _NOT_JSON as error:
                 answers[place] = self._one_by_one(session, turn, actions, error)
                 continue
-            jobs.append(Job(session, "step", whole, parts, turn, actions))
+            jobs.append(PoolJob(session, "step", whole, parts, turn, actions))
             places.append(place)
         for place, answer in zip(places, self._run(jobs), strict=True):
             answers[place] = answer
         return answers
 
-    def _without_worker(self, session: Session, actions: list[Action]) -> list[Result] | Fault:
+    def _without_worker(
+        self, session: EnvSession, actions: list[Action]
+    ) -> list[ActionResult] | Fault:
         if session.ended is None or not actions:
             return []
         return session.ended if isinstance(session.ended, Fault) else [session.ended]
 
     def _one_by_one(
-        self, session: Session, turn: int, actions: list[Action], error: Exception
-    ) -> list[Result] | Fault:
+        self, session: EnvSession, turn: int, actions: list[Action], error: Exception
+    ) -> list[ActionResult] | Fault:
         """Actions of which some cannot be sent: those fail as the policy's, readably."""
         if len(actions) == 1:
             observation = (
                 f"Error: the arguments cannot be written as JSON ({type(error).__name__})."
             )
             state = session.log[-1][2] if session.log else session.opened.state
-            return [Result(observation=observation, error="bad_argument", state=state)]
-        results: list[Result] = []
+            return [ActionResult(observation=observation, error="bad_argument", state=state)]
+        results: list[ActionResult] = []
         for action in actions:
             (answer,) = self.step([(session, turn, [action])])
             if isinstance(answer, Fault):
@@ -267,16 +290,16 @@ class Pool:
                 break
         return results
 
-    def evaluate(self, requests: list[tuple[Session, Task]]) -> list[Graded | Fault]:
+    def evaluate(self, requests: list[tuple[EnvSession, Task]]) -> list[Graded | Fault]:
         """Grades each session by its task's verifier. A session that ended fatally has failed, whatever its state."""
         jobs = []
         for session, task in requests:
             fields = msgspec.json.encode({"session": session.id, "task": task})
-            request = Request("evaluate", fields, self._limits.setup_seconds)
-            jobs.append(Job(session, "evaluate", request, [request]))
+            request = WorkerRequest("evaluate", fields, self._limits.setup_seconds)
+            jobs.append(PoolJob(session, "evaluate", request, [request]))
         return self._run(jobs)
 
-    def close(self, sessions: list[Session]) -> None:
+    def close(self, sessions: list[EnvSession]) -> None:
         """Forgets the sessions; they answer nothing any more."""
         for slot in self._slots:
             if mine := [s for s in sessions if s.slot is slot]:
@@ -285,10 +308,10 @@ class Pool:
     def _ask(self, op: str, fields: dict[str, Any]) -> Any:
         """A request that belongs to no session, to the workers in turn."""
         slot = self._slots[0 if op in ("describe", "tasks") else next(self._asked) % self._count]
-        request = Request(op, msgspec.json.encode(fields), self._limits.setup_seconds)
-        return slot.run([Job(None, op, request, [request])])[0]
+        request = WorkerRequest(op, msgspec.json.encode(fields), self._limits.setup_seconds)
+        return slot.run([PoolJob(None, op, request, [request])])[0]
 
-    def _run(self, jobs: Iterable[Job]) -> list[Any]:
+    def _run(self, jobs: Iterable[PoolJob]) -> list[Any]:
         """Runs each job on its session's slot, the slots at the same time."""
         jobs = list(jobs)
         places: dict[int, list[int]] = {}

@@ -28,7 +28,7 @@ from coevolve.jsonl import warn
 from coevolve.runs import home
 
 
-class Recipe(NamedTuple):
+class InstallRecipe(NamedTuple):
     """What a benchmark's environment holds: exact pins, installed without their dependencies."""
 
     name: str
@@ -69,11 +69,11 @@ _UNPACK = "from appworld.install import install_package; install_package()"
 _SCORES = "BFCL's own scores, no episodes: coevolve evaluate --official"
 
 RECIPES = {
-    "bfcl": Recipe("bfcl", "2026.3.23", _BFCL),
-    "bfcl-official": Recipe(
+    "bfcl": InstallRecipe("bfcl", "2026.3.23", _BFCL),
+    "bfcl-official": InstallRecipe(
         "bfcl-official", "2026.3.23", (*_BFCL, *_OFFICIAL.split()), purpose=_SCORES
     ),
-    "appworld": Recipe(
+    "appworld": InstallRecipe(
         "appworld", "0.1.3.post1", tuple(_APPWORLD.split()), _UNPACK, ("APPWORLD_CACHE",)
     ),
 }
@@ -85,7 +85,7 @@ are unpacked into the environment alone."""
 _MARKER = "coevolve-installed.json"
 
 
-def directory(recipe: Recipe) -> Path:
+def directory(recipe: InstallRecipe) -> Path:
     return home() / "envs" / f"{recipe.name}-{recipe.version}"
 
 
@@ -144,7 +144,7 @@ def verify(name: str) -> list[str]:
     return _problems(RECIPES[name], directory(RECIPES[name]))
 
 
-def _marker(recipe: Recipe) -> dict[str, object]:
+def _marker(recipe: InstallRecipe) -> dict[str, object]:
     finish = {"finish": recipe.finish} if recipe.finish else {}
     return {"version": recipe.version, "requirements": list(recipe.requirements), **finish}
 
@@ -170,7 +170,7 @@ def locked(where: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _build(recipe: Recipe, where: Path, say: Callable[[str], None]) -> None:
+def _build(recipe: InstallRecipe, where: Path, say: Callable[[str], None]) -> None:
     """With uv where it is there; its failure is not the last word, as it does not read pip's settings."""
     uv = shutil.which("uv")
     if uv:
@@ -216,7 +216,7 @@ def _call(command: list[str], variables: dict[str, str] | None = None) -> int:
     ).returncode
 
 
-def _problems(recipe: Recipe, where: Path) -> list[str]:
+def _problems(recipe: InstallRecipe, where: Path) -> list[str]:
     folders = sorted(where.glob("lib/python3*/site-packages/*.dist-info/RECORD"))
     names = (record.parent.name.removesuffix(".dist-info").rpartition("-") for record in folders)
     records = {

@@ -11,25 +11,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coevolve.environments.protocol import Code
+from coevolve.environments.protocol import CodeSyntax
 from coevolve.records import Call
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def literal(value: Any) -> str:
+def python_literal(value: Any) -> str:
     """A JSON value as a Python literal."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
+        return f"[{', '.join(map(python_literal, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(key)}: {literal(member)}' for key, member in value.items())}}}"
+        return f"{{{', '.join(f'{python_literal(key)}: {python_literal(member)}' for key, member in value.items())}}}"
     return repr(value)
 
 
-def call_text(code: Code, tool: str, arguments: Mapping[str, str]) -> str:
+def call_text(code: CodeSyntax, tool: str, arguments: Mapping[str, str]) -> str:
     """A call, its arguments given as expressions; what code has to pass beside them is added."""
     whole = {
         **arguments,
@@ -39,17 +39,19 @@ def call_text(code: Code, tool: str, arguments: Mapping[str, str]) -> str:
     return code.call.replace("{tool}", tool).replace("{arguments}", listed)
 
 
-def program(code: Code, statements: Sequence[str], *, ended: bool = False) -> str:
+def program(code: CodeSyntax, statements: Sequence[str], *, ended: bool = False) -> str:
     """The statements with the setup that they need before them and, unless they end the program, its end after them."""
     body = [*statements, *([code.end] if code.end and not ended else [])]
     return "\n".join([*_setup(code, body), *body])
 
 
-def of_calls(code: Code, calls: Iterable[Call]) -> str:
+def program_of_calls(code: CodeSyntax, calls: Iterable[Call]) -> str:
     """A program that makes the calls as they are and prints what they return."""
     calls = list(calls)
     statements = [
-        call_text(code, call.tool, {name: literal(value) for name, value in call.arguments.items()})
+        call_text(
+            code, call.tool, {name: python_literal(value) for name, value in call.arguments.items()}
+        )
         for call in calls
     ]
     ends = [call.tool in code.ends for call in calls]
@@ -57,7 +59,7 @@ def of_calls(code: Code, calls: Iterable[Call]) -> str:
     return program(code, shown, ended=any(ends))
 
 
-def _setup(code: Code, body: Sequence[str]) -> list[str]:
+def _setup(code: CodeSyntax, body: Sequence[str]) -> list[str]:
     """Statements of the setup for the variables that the body uses, in their own order."""
     needed = _names(body)
     chosen: list[str] = []

@@ -10,13 +10,13 @@ else on stdout. Ops and their fields (types below; `?` = may be left out):
 | tasks | split | {"tasks": [task records without schema and id]} |
 | start | seed (text), apps? (names that must occur) | {"start": Start}: a fresh training start state, a pure function of the request |
 | open | session (text, chosen by the client), start, query? (the user's turns) | `Opened` |
-| step | steps: [{"session", "turn", "actions": [Action, …]}] | {"results": [[`Result` per action] per entry]} |
+| step | steps: [{"session", "turn", "actions": [Action, …]}] | {"results": [[`ActionResult` per action] per entry]} |
 | evaluate | session, task (a task record) | `Graded` |
 | close | session | {} |
 
 Only `describe`, `open`, `step`, `evaluate` and `close` are required; another op is answered by an error of kind
 `unsupported`. A worker without `start` has the single start state ``{"name": "default"}``. Nothing is shared between sessions.
-An action that fails is a `Result` with an error and an observation that the policy can read, never an error reply: those are
+An action that fails is a `ActionResult` with an error and an observation that the policy can read, never an error reply: those are
 faults of the worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list ends. `query` is
 sent only to a worker whose description asks for it, and only where there is a task.
 """
@@ -85,7 +85,7 @@ class Tool(Struct, frozen=True):
     """The benchmark's own description of the tool, as its official prompts show it."""
 
 
-class Limits(Struct, frozen=True):
+class EpisodeLimits(Struct, frozen=True):
     max_steps: int = 30
     """Actions per episode."""
     max_steps_per_turn: int | None = None
@@ -94,7 +94,7 @@ class Limits(Struct, frozen=True):
     """How many sessions all workers together should have open at a time; None where they cost little."""
 
 
-class Code(Struct, frozen=True):
+class CodeSyntax(Struct, frozen=True):
     """How calls are written as a program, for an environment whose actions are code and that takes calls as well."""
 
     call: str = "{tool}({arguments})"
@@ -118,12 +118,12 @@ class Description(Struct, frozen=True, kw_only=True):
     """Own tasks per split."""
     held_out: list[str] = []
     """Splits that no synthetic task may touch: not their start states, not their queries, not their solutions."""
-    limits: Limits = Limits()
+    limits: EpisodeLimits = EpisodeLimits()
     max_goals: int = 1
     """How many goals one synthetic task should combine at most, each a user's turn."""
     actions: str = "calls"
     """`calls` or `code`."""
-    code: Code | None = None
+    code: CodeSyntax | None = None
     """Where actions are code: how calls are written so; the environment then takes both, and programs explore it by calls."""
     query: bool = False
     """`open` wants the user's turns, because the world itself tells its task."""
@@ -146,7 +146,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     """Hash of the start state."""
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class ActionResult(Struct, frozen=True, kw_only=True):
     observation: str
     error: str | None = None
     effects: list[Effect] = []

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple, TypeVar
 
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.protocol import Graded, Opened, Result, Tool
+from coevolve.environments.protocol import ActionResult, Graded, Opened, Tool
 from coevolve.records import Action, Start, Task, content_id
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ AT_ONCE = 256
 """Sessions open at a time, where the environment does not ask for fewer."""
 
 
-class Job(NamedTuple):
+class ReplayJob(NamedTuple):
     """Actions per turn from a start state; graded against the task where there is one."""
 
     start: Start
@@ -27,14 +27,14 @@ class Job(NamedTuple):
     task: Task | None = None
 
 
-class Episode(NamedTuple):
+class ReplayedEpisode(NamedTuple):
     opened: Opened
-    results: list[list[Result]]
+    results: list[list[ActionResult]]
     """Per turn, per action."""
     graded: Graded | None = None
 
     @property
-    def flat(self) -> list[Result]:
+    def flat(self) -> list[ActionResult]:
         return [result for turn in self.results for result in turn]
 
     @property
@@ -46,7 +46,7 @@ class Episode(NamedTuple):
         )
 
 
-def replay(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
+def replay(pool: Pool, jobs: Sequence[ReplayJob]) -> list[ReplayedEpisode | Fault]:
     """One episode per job, in order."""
     most = min(AT_ONCE, pool.description.limits.sessions or AT_ONCE)
     return [
@@ -56,13 +56,13 @@ def replay(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
     ]
 
 
-def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
+def _batch(pool: Pool, jobs: Sequence[ReplayJob]) -> list[ReplayedEpisode | Fault]:
     sessions = pool.open(
         [job.start for job in jobs], [job.task.query if job.task else None for job in jobs]
     )
     try:
         done = [
-            s if isinstance(s, Fault) else Episode(s.opened, [[] for _ in job.turns])
+            s if isinstance(s, Fault) else ReplayedEpisode(s.opened, [[] for _ in job.turns])
             for s, job in zip(sessions, jobs, strict=True)
         ]
         for turn in range(max((len(job.turns) for job in jobs), default=0)):
@@ -73,7 +73,7 @@ def _batch(pool: Pool, jobs: Sequence[Job]) -> list[Episode | Fault]:
         pool.close([session for session in sessions if not isinstance(session, Fault)])
 
 
-def _turn(pool: Pool, turn: int, jobs: Sequence[Job], sessions: list, done: list) -> None:
+def _turn(pool: Pool, turn: int, jobs: Sequence[ReplayJob], sessions: list, done: list) -> None:
     going = [
         i
         for i, job in enumerate(jobs)
@@ -87,13 +87,15 @@ def _turn(pool: Pool, turn: int, jobs: Sequence[Job], sessions: list, done: list
             done[i].results[turn].extend(reply)
 
 
-def _alive(done: Episode | Fault) -> bool:
-    return isinstance(done, Episode) and not any(result.fatal for result in done.flat)
+def _alive(done: ReplayedEpisode | Fault) -> bool:
+    return isinstance(done, ReplayedEpisode) and not any(result.fatal for result in done.flat)
 
 
-def _grade(pool: Pool, jobs: Sequence[Job], sessions: list, done: list) -> None:
+def _grade(pool: Pool, jobs: Sequence[ReplayJob], sessions: list, done: list) -> None:
     asked = [
-        i for i, job in enumerate(jobs) if job.task is not None and isinstance(done[i], Episode)
+        i
+        for i, job in enumerate(jobs)
+        if job.task is not None and isinstance(done[i], ReplayedEpisode)
     ]
     for i, graded in zip(
         asked, pool.evaluate([(sessions[i], jobs[i].task) for i in asked]), strict=True
@@ -101,16 +103,16 @@ def _grade(pool: Pool, jobs: Sequence[Job], sessions: list, done: list) -> None:
         done[i] = graded if isinstance(graded, Fault) else done[i]._replace(graded=graded)
 
 
-Work = Generator[list[Job], "list[Episode | Fault]", T]
+ReplayCoroutine = Generator[list[ReplayJob], "list[ReplayedEpisode | Fault]", T]
 """A computation that yields the jobs it wants replayed, is sent their episodes, and returns its result."""
 
 
-def together(works: Sequence[Work[T]]) -> Work[list[T]]:
+def gather_replays(works: Sequence[ReplayCoroutine[T]]) -> ReplayCoroutine[list[T]]:
     """Runs several computations in step, so that what they want next is replayed in one batch. Results in order."""
     results: dict[int, T] = {}
-    waiting: dict[int, list[Job]] = {}
+    waiting: dict[int, list[ReplayJob]] = {}
 
-    def advance(index: int, episodes: list[Episode | Fault] | None) -> None:
+    def advance(index: int, episodes: list[ReplayedEpisode | Fault] | None) -> None:
         try:
             waiting[index] = works[index].send(episodes)
         except StopIteration as end:
@@ -127,7 +129,7 @@ def together(works: Sequence[Work[T]]) -> Work[list[T]]:
     return [results[index] for index in range(len(works))]
 
 
-def run(pool: Pool, work: Work[T]) -> T:
+def run_replays(pool: Pool, work: ReplayCoroutine[T]) -> T:
     """Replays what a computation asks for until it returns."""
     episodes = None
     while True:
@@ -139,7 +141,7 @@ def run(pool: Pool, work: Work[T]) -> T:
 
 
 def checked_responses(
-    tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[Result]
+    tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[ActionResult]
 ) -> list[str]:
     """Observations of the calls whose response the verifier compares."""
     named = (
@@ -153,7 +155,7 @@ def checked_responses(
     ]
 
 
-def outcome(tools: dict[str, Tool], job: Job, episode: Episode) -> str:
+def effects_digest(tools: dict[str, Tool], job: ReplayJob, episode: ReplayedEpisode) -> str:
     """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked responses."""
     return content_id(
         [

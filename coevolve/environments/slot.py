@@ -1,7 +1,7 @@
 """One place in a pool: a worker, its successors after a death, and the sessions that live there.
 
 A worker that dies during a request is replaced, and that request is tried once more, alone, after its session has been opened
-anew and its logged actions replayed. If the same action kills the second worker too, it is the policy's failure: a `Result`
+anew and its logged actions replayed. If the same action kills the second worker too, it is the policy's failure: a `ActionResult`
 with `fatal`. Deaths while opening, replaying or grading, replies that are none, and error replies are the infrastructure's:
 a `Fault`. The other sessions are replayed when they are next used, and notice nothing.
 """
@@ -14,28 +14,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coevolve.environments.protocol import Graded, NewStart, Opened, Result
+from coevolve.environments.faults import Fault
+from coevolve.environments.protocol import ActionResult, Graded, NewStart, Opened
 from coevolve.environments.registry import Launch
-from coevolve.environments.worker import Death, Guard, Reply, Request, Worker, printable
+from coevolve.environments.worker import Death, Guard, Worker, WorkerReply, WorkerRequest, printable
 from coevolve.jsonl import warn
 from coevolve.records import Action, Start
 
 
-class Fault(NamedTuple):
-    """The infrastructure's fault: the episode is `env_error`, masked, never scored 0."""
-
-    message: str
-    kind: str = "died"
-    """Of the error reply (`unsupported`, `bad_request`, …) or the death."""
-
-
-class Limits(NamedTuple):
+class WorkerLimits(NamedTuple):
     call_seconds: float
     setup_seconds: float
     memory_mb: int
 
 
-class Session:
+class EnvSession:
     """An open episode. One thread at a time may use it."""
 
     __slots__ = ("ended", "generation", "id", "log", "opened", "query", "slot", "start")
@@ -47,22 +40,22 @@ class Session:
         """Turn, action, state after it: what a fresh worker has to replay."""
         self.generation = -1
         """Which of the slot's workers knows the session."""
-        self.ended: Result | Fault | None = None
+        self.ended: ActionResult | Fault | None = None
 
 
-class Job(NamedTuple):
+class PoolJob(NamedTuple):
     """One request of the pool. A step's `parts` are its actions, one a message; `whole` is all of them."""
 
-    session: Session | None
+    session: EnvSession | None
     op: str
-    whole: Request
-    parts: list[Request]
+    whole: WorkerRequest
+    parts: list[WorkerRequest]
     turn: int = 0
     actions: list[Action] = []
 
 
 class _Results(msgspec.Struct, frozen=True):
-    results: list[list[Result]]
+    results: list[list[ActionResult]]
 
 
 _TYPES = {"open": Opened, "step": _Results, "evaluate": Graded, "start": NewStart, "close": dict}
@@ -70,25 +63,29 @@ _DECODERS = {op: msgspec.json.Decoder(type_) for op, type_ in _TYPES.items()}
 _encode = msgspec.json.encode
 
 
-def open_request(session: Session, limits: Limits) -> Request:
+def open_request(session: EnvSession, limits: WorkerLimits) -> WorkerRequest:
     query = {} if session.query is None else {"query": session.query}
-    return Request(
+    return WorkerRequest(
         "open",
         _encode({"session": session.id, "start": session.start, **query}),
         limits.setup_seconds,
     )
 
 
-def step_request(session: Session, turn: int, actions: list[Action], limits: Limits) -> Request:
+def step_request(
+    session: EnvSession, turn: int, actions: list[Action], limits: WorkerLimits
+) -> WorkerRequest:
     """May raise what an encoder raises on arguments that are no JSON."""
     fields = {"steps": [{"session": session.id, "turn": turn, "actions": actions}]}
-    return Request("step", _encode(fields), limits.call_seconds * max(1, len(actions)))
+    return WorkerRequest("step", _encode(fields), limits.call_seconds * max(1, len(actions)))
 
 
 class Slot:
     """Runs jobs one after another on the worker of the moment."""
 
-    def __init__(self, launch: Launch, guard: Guard, limits: Limits, told: set[str] | None = None):
+    def __init__(
+        self, launch: Launch, guard: Guard, limits: WorkerLimits, told: set[str] | None = None
+    ):
         """`told`: kinds of death that the user was told of already, shared by the slots of a pool."""
         self._launch, self._guard, self._limits = launch, guard, limits
         self._told = set() if told is None else told
@@ -97,21 +94,21 @@ class Slot:
         self._closed = False
         self.generation = 0
 
-    def run(self, jobs: list[Job]) -> list[Any]:
-        """The answer of each job: `Opened`, list of `Result`, `Graded`, raw JSON of another op, or `Fault`."""
+    def run(self, jobs: list[PoolJob]) -> list[Any]:
+        """The answer of each job: `Opened`, list of `ActionResult`, `Graded`, raw JSON of another op, or `Fault`."""
         answers: list[Any] = []
         with self._lock:
             while len(answers) < len(jobs):
                 answers += self._wave(jobs[len(answers) :])
         return answers
 
-    def forget(self, sessions: list[Session]) -> None:
+    def forget(self, sessions: list[EnvSession]) -> None:
         """Closes the sessions that the current worker knows."""
         with self._lock:
             known = [s for s in sessions if s.generation == self.generation]
             if self._worker and known:
                 requests = [
-                    Request("close", _encode({"session": s.id}), self._limits.setup_seconds)
+                    WorkerRequest("close", _encode({"session": s.id}), self._limits.setup_seconds)
                     for s in known
                 ]
                 if self._worker.exchange(requests)[1]:
@@ -128,7 +125,7 @@ class Slot:
         with self._lock:
             self._drop()
 
-    def _wave(self, jobs: list[Job]) -> list[Any]:
+    def _wave(self, jobs: list[PoolJob]) -> list[Any]:
         """Answers some of the jobs, from the first on: all, or up to and including the one that a worker died of."""
         try:
             worker = self._ready()
@@ -147,7 +144,7 @@ class Slot:
             answers.append(self._retry(jobs[len(answers)], death))
         return answers
 
-    def _plan(self, jobs: list[Job]) -> Iterator[tuple[Request, Job, str | None]]:
+    def _plan(self, jobs: list[PoolJob]) -> Iterator[tuple[WorkerRequest, PoolJob, str | None]]:
         """Every request to send, its job, and None, or in a replay before the job the state that must come out."""
         planned: set[str] = set()
         for job in jobs:
@@ -156,7 +153,7 @@ class Slot:
                 yield from ((request, job, state) for request, state in self._replay(job))
             yield job.whole, job, None
 
-    def _replay(self, job: Job) -> list[tuple[Request, str]]:
+    def _replay(self, job: PoolJob) -> list[tuple[WorkerRequest, str]]:
         """What makes the current worker know the job's session as it was: requests, and the state after each."""
         session = job.session
         if (
@@ -172,7 +169,7 @@ class Slot:
         ]
         return [(open_request(session, self._limits), session.opened.state), *steps]
 
-    def _replayed(self, session: Session, op: str, expected: str, reply: Reply) -> None:
+    def _replayed(self, session: EnvSession, op: str, expected: str, reply: WorkerReply) -> None:
         """Takes note of one reply of a replay; another state than before ends the session."""
         if session.ended:
             return
@@ -188,7 +185,7 @@ class Slot:
                 "a replay of the same actions led to another state", "nondeterministic"
             )
 
-    def _retry(self, job: Job, first: Death) -> Any:
+    def _retry(self, job: PoolJob, first: Death) -> Any:
         """The job that a worker died of, alone in a fresh one, action by action."""
         if job.session and job.session.ended:
             return _after_the_end(job)
@@ -204,7 +201,7 @@ class Slot:
             self._replayed(job.session, request.op, expected, reply)
             if job.session.ended:
                 return _after_the_end(job)
-        results: list[Result] = []
+        results: list[ActionResult] = []
         for place, request in enumerate(job.parts):
             reply = self._once(request)
             if isinstance(reply, Death):
@@ -217,14 +214,14 @@ class Slot:
                 break
         return results
 
-    def _tell(self, job: Job, death: Death) -> None:
+    def _tell(self, job: PoolJob, death: Death) -> None:
         """One line for each kind of death, however many workers die of it."""
         if death.kind not in self._told:
             self._told.add(death.kind)
             again = "; trying once more in a fresh worker, as with every further one (each kind is told once)"
             warn(f"{printable(self._launch.name)}: {_what(job)} {death.message}{again}")
 
-    def _once(self, request: Request) -> Reply | Death:
+    def _once(self, request: WorkerRequest) -> WorkerReply | Death:
         try:
             replies, death = self._ready().exchange([request])
         except OSError as error:
@@ -233,13 +230,13 @@ class Slot:
             self._drop()
         return death or replies[0]
 
-    def _died_again(self, job: Job, death: Death, results: list[Result]) -> Any:
+    def _died_again(self, job: PoolJob, death: Death, results: list[ActionResult]) -> Any:
         if job.op != "step" or death.kind in ("garbage", "unreachable") or self._closed:
             return self._end(job, Fault(f"{job.op}: {death.message}", death.kind))
         job.session.ended = _fatal(death, job.session)
         return [*results, job.session.ended]
 
-    def _answer(self, job: Job, actions: list[Action], reply: Reply) -> Any:
+    def _answer(self, job: PoolJob, actions: list[Action], reply: WorkerReply) -> Any:
         session = job.session
         if session and session.ended:
             return _after_the_end(job)
@@ -252,7 +249,9 @@ class Slot:
             return self._stepped(job, actions, answer.results)
         return answer
 
-    def _stepped(self, job: Job, actions: list[Action], entries: list[list[Result]]) -> Any:
+    def _stepped(
+        self, job: PoolJob, actions: list[Action], entries: list[list[ActionResult]]
+    ) -> Any:
         session = job.session
         results = entries[0] if len(entries) == 1 else []
         fatal = bool(results) and results[-1].fatal is not None
@@ -267,7 +266,7 @@ class Slot:
             session.ended = results[-1]
         return results
 
-    def _decode(self, op: str, reply: Reply) -> Any:
+    def _decode(self, op: str, reply: WorkerReply) -> Any:
         if reply.error:
             return Fault(f"{op}: {printable(reply.error.message)}", reply.error.kind)
         decoder = _DECODERS.get(op)
@@ -278,7 +277,7 @@ class Slot:
         except (msgspec.MsgspecError, ValueError) as error:
             return Fault(f"{op}: the reply is not what the protocol says: {error}", "garbage")
 
-    def _end(self, job: Job, fault: Fault) -> Fault:
+    def _end(self, job: PoolJob, fault: Fault) -> Fault:
         if job.session:
             job.session.ended = fault
         return fault
@@ -297,7 +296,7 @@ class Slot:
             self.generation += 1
 
 
-def _after_the_end(job: Job) -> Any:
+def _after_the_end(job: PoolJob) -> Any:
     """What a session that has ended answers: its end, or the grade that the policy's own failure has."""
     end = job.session.ended
     if isinstance(end, Fault):
@@ -307,7 +306,7 @@ def _after_the_end(job: Job) -> Any:
     return [end]
 
 
-def _what(job: Job) -> str:
+def _what(job: PoolJob) -> str:
     if job.op != "step":
         return job.op
     names = [
@@ -316,7 +315,7 @@ def _what(job: Job) -> str:
     return f"an action ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
 
 
-def _fatal(death: Death, session: Session) -> Result:
+def _fatal(death: Death, session: EnvSession) -> ActionResult:
     state = session.log[-1][2] if session.log else session.opened.state
     observation = f"Error: this call {death.message}. The episode ends here."
-    return Result(observation=observation, error=death.kind, state=state, fatal=death.kind)
+    return ActionResult(observation=observation, error=death.kind, state=state, fatal=death.kind)

@@ -41,7 +41,7 @@ class Death(NamedTuple):
     message: str
 
 
-class Request(NamedTuple):
+class WorkerRequest(NamedTuple):
     op: str
     fields: bytes
     """JSON object of the op's fields."""
@@ -54,13 +54,13 @@ class ErrorReply(msgspec.Struct, frozen=True):
     message: str
 
 
-class Reply(msgspec.Struct, frozen=True):
+class WorkerReply(msgspec.Struct, frozen=True):
     id: int
     result: msgspec.Raw = msgspec.Raw()
     error: ErrorReply | None = None
 
 
-_decode = msgspec.json.Decoder(Reply).decode
+_decode = msgspec.json.Decoder(WorkerReply).decode
 
 
 class Guard:
@@ -117,7 +117,7 @@ class Worker:
         self._stderr = b""
         self._memory_checked = 0.0
 
-    def exchange(self, requests: list[Request]) -> tuple[list[Reply], Death | None]:
+    def exchange(self, requests: list[WorkerRequest]) -> tuple[list[WorkerReply], Death | None]:
         """Sends all requests, returns the replies that came and, if not all did, why. After a death the worker is gone."""
         try:
             return self._exchange(requests)
@@ -125,7 +125,7 @@ class Worker:
             self.kill()
             raise
 
-    def _exchange(self, requests: list[Request]) -> tuple[list[Reply], Death | None]:
+    def _exchange(self, requests: list[WorkerRequest]) -> tuple[list[WorkerReply], Death | None]:
         first, replies = self._sent, []
         self._sent += len(requests)
         outgoing = memoryview(
@@ -259,7 +259,7 @@ class Worker:
             pipe.close()
 
 
-def _message(id_: int, request: Request) -> bytes:
+def _message(id_: int, request: WorkerRequest) -> bytes:
     fields = b"," + request.fields[1:] if len(request.fields) > 2 else b"}"
     return b'{"id":%d,"op":"%s"%s\n' % (id_, request.op.encode(), fields)
 

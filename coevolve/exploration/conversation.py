@@ -29,8 +29,8 @@ from coevolve.environments.protocol import Opened, Tool, is_plain
 from coevolve.exploration.arguments import Shape
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.plans import Plan, least_used
-from coevolve.models.chat import Reply
-from coevolve.models.prompts import Prompt
+from coevolve.models.chat import ChatReply
+from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.records import Action, Call, Step
 
 MOST_TOOLS = 64
@@ -63,7 +63,7 @@ class Conversation:
     def schemas(self) -> list[dict[str, Any]]:
         return [] if self._code else [function_schema(tool) for tool in self.tools.values()]
 
-    def open(self, prompt: Prompt, steps: int) -> None:
+    def open(self, prompt: PromptTemplate, steps: int) -> None:
         """The first message."""
         unseen = self._plan.mode != "random"
         text = prompt.render(
@@ -82,7 +82,7 @@ class Conversation:
         )
         self.messages.append(user_message(text))
 
-    def take(self, reply: Reply) -> Action | None:
+    def take(self, reply: ChatReply) -> Action | None:
         """Takes up a reply: its action; None where it holds none, and then `hints` tells whether a hint was given."""
         message = reply.message
         if self._code:
@@ -102,7 +102,7 @@ class Conversation:
             return None
         return parsed.calls[0] if parsed.calls else None
 
-    def observe(self, prompt: Prompt, step: Step, left: int) -> None:
+    def observe(self, prompt: PromptTemplate, step: Step, left: int) -> None:
         """Shows what an action did."""
         if isinstance(step.action, Call):
             self._own[self.state, step.action.tool, tuple(step.action.arguments)] += 1

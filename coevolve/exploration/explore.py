@@ -3,7 +3,7 @@
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
 `Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
 that did from the same start state what another did is left out. One that meets a fault of the environment is dropped and
-counted; the run stops where every one was (`losses`), and where every one ended before the model's first action, as with a
+counted; the run stops where every one was (`env_faults`), and where every one ended before the model's first action, as with a
 context too small for the tools. An action that ends its session (`Result.fatal`) ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions first), and
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.losses import Losses
-from coevolve.environments.replay import Job, replay
+from coevolve.environments.faults import FaultCounter
+from coevolve.environments.replay import ReplayJob, replay
 from coevolve.errors import CoevolveError, Unreachable, UsageError
 from coevolve.exploration.context import Focus, choose, merge
 from coevolve.exploration.lockstep import Done, Finished, run, step_of
@@ -48,7 +48,7 @@ class Tally:
     def __init__(self) -> None:
         self.by_mode: dict[str, Counter[str]] = {}
         self.contexts = self.crowded_out = self.lost = self.refused = self.repeated = self.idle = 0
-        self.losses = Losses("episodes")
+        self.env_faults = FaultCounter("episodes")
         self.why = ""
         """What ended the last one of the `idle` episodes, which a model left before the first action."""
 
@@ -88,8 +88,10 @@ class Tally:
             found.append(f"lost {self.lost} episodes for want of a usable reply")
         if self.idle:
             found.append(f"{self.idle} episodes without an action")
-        if self.losses.lost:
-            found.append(f"dropped {self.losses.lost} episodes that met faults of the environment")
+        if self.env_faults.lost:
+            found.append(
+                f"dropped {self.env_faults.lost} episodes that met faults of the environment"
+            )
         return found
 
 
@@ -167,13 +169,13 @@ def _block(
         elif lost:
             tally.lost += 1
         else:
-            tally.losses.add(fault)
+            tally.env_faults.add(fault)
     for episode in finished.values():
         if episode:
-            tally.losses.add(None)
+            tally.env_faults.add(None)
             visited = memory.learn(episode.exploration, episode.lessons, episode.opened)
             yield replace(episode.exploration, visited=visited)
-    tally.losses.stop()
+    tally.env_faults.stop()
 
 
 def _plans(
@@ -270,7 +272,7 @@ def _holds_bigram(signal: Signal) -> bool:
 
 def _replay(tasks: list[Task], pool: Pool) -> list[list[Step]]:
     """The solutions' steps with their observations; [] where the environment failed."""
-    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
     return [
         []
         if isinstance(episode, Fault)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from coevolve.environments.client import Fault, Pool, Session
-from coevolve.environments.protocol import Result
+from coevolve.environments.client import EnvSession, Fault, Pool
+from coevolve.environments.protocol import ActionResult
 from coevolve.exploration.memory import Lesson, Memory
 from coevolve.exploration.plans import Plan, Settings
 from coevolve.exploration.situation import Explorer, Situation
@@ -44,7 +44,7 @@ class _Live(Struct):
 
     plan: Plan
     start: Start
-    session: Session
+    session: EnvSession
     here: Situation
     explorer: Explorer
     pending: Call | None
@@ -88,7 +88,7 @@ def _open(
 
 def open_sessions(
     pool: Pool, plans: list[Plan], settings: Settings
-) -> tuple[list[Start], list[Session | Fault]]:
+) -> tuple[list[Start], list[EnvSession | Fault]]:
     """Each plan's own fresh start state, and a session in it."""
     starts = [
         pool.start(seed_of(plan, settings), [plan.app] if plan.app else None) for plan in plans
@@ -101,7 +101,7 @@ def seed_of(plan: Plan, settings: Settings) -> str:
     return f"{settings.seed}-{settings.iteration}-{plan.key}"
 
 
-def _advance(episode: _Live, result: Result, most: int) -> None:
+def _advance(episode: _Live, result: ActionResult, most: int) -> None:
     """Takes up one executed call and asks the explorer for the next one."""
     step = step_of(episode.pending, result)
     episode.here.record(step)
@@ -116,7 +116,7 @@ def _next(explorer: Explorer, step: Step) -> Call | None:
         return None
 
 
-def step_of(action: Action, result: Result) -> Step:
+def step_of(action: Action, result: ActionResult) -> Step:
     return Step(
         turn=0,
         action=action,

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from coevolve.environments.client import Fault, Pool, Session
+from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.context import Focus
 from coevolve.exploration.conversation import HINTS, Conversation
@@ -34,8 +34,8 @@ from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.exploration.plans import Plan, Settings
 from coevolve.exploration.reflection import Reflection, Refused, reflect
 from coevolve.exploration.situation import outcome_of
-from coevolve.models.chat import BadReply, Full, Reply, Request
-from coevolve.models.prompts import load
+from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull
+from coevolve.models.prompt_templates import load
 from coevolve.models.service import Models
 from coevolve.records import Call, Step, Usage
 
@@ -62,7 +62,7 @@ class Mind:
         evidence_tokens: int = EVIDENCE_TOKENS,
     ):
         self.models, self.model = models, model
-        self._request = Request(model=model, messages=[], temperature=temperature)
+        self._request = ChatRequest(model=model, messages=[], temperature=temperature)
         self._budget = evidence_tokens
         self._reflect, self._explore, self._observe = (
             load(n, prompts) for n in ("reflect", "explore", "observe")
@@ -126,7 +126,7 @@ class _Episode:
         mind: Mind,
         pool: Pool,
         plan: Plan,
-        session: Session,
+        session: EnvSession,
         memory: Memory,
         settings: Settings,
     ):
@@ -154,7 +154,7 @@ class _Episode:
                 reply = await self._ask()
             except BadReply:
                 return Done(self._plan, None, lost=True)
-            except Full as error:
+            except ContextFull as error:
                 self.end = str(error)
                 return None
             hints = self._talk.hints
@@ -175,7 +175,7 @@ class _Episode:
                 return None
         return None
 
-    async def _ask(self) -> Reply:
+    async def _ask(self) -> ChatReply:
         request = replace(
             self._mind._request,
             messages=list(self._talk.messages),

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from coevolve.agents.prompts.transcript import clip, tokens, transcript
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.context import Focus, facts
-from coevolve.models.chat import Full, Rejected, Request
-from coevolve.models.prompts import Prompt
+from coevolve.models.chat import AnswerRejected, ChatRequest, ContextFull
+from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.models.service import Models
 from coevolve.records import Trajectory
 
@@ -60,8 +60,8 @@ class Refused(Struct, frozen=True):
 
 async def reflect(
     models: Models,
-    request: Request,
-    prompt: Prompt,
+    request: ChatRequest,
+    prompt: PromptTemplate,
     focus: Focus,
     tools: Mapping[str, Tool],
     budget: int,
@@ -79,11 +79,11 @@ async def reflect(
         found = await models.ask(
             replace(request, messages=messages, prompt_version=prompt.version), Reflection
         )
-    except Rejected as error:
+    except AnswerRejected as error:
         return Refused(
             focus.lead.id, f"bad_reflection: {error.reason}", error.reply[:LONGEST_REPLY]
         )
-    except Full as error:
+    except ContextFull as error:
         return Refused(focus.lead.id, f"too_long_for_model: {error}")
     return Reflection(
         found.where, found.why, found.explore, [name for name in found.tools if name in tools]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from coevolve.errors import UsageError
-from coevolve.models.secrets import shown
+from coevolve.models.redaction import public_address
 
 PUBLIC = ("api-version",)
 """Parameters of a query whose values are no secrets: dates, that stand in other texts too."""
@@ -47,7 +47,7 @@ def _checked(url: str) -> Address:
         good = False
     if not good:
         raise UsageError(
-            f"--base-url {shown(url)!r} is no address of a server, as in http://localhost:8000/v1"
+            f"--base-url {public_address(url)!r} is no address of a server, as in http://localhost:8000/v1"
         )
     return address(url)
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from coevolve.errors import WriteFailed
 from coevolve.jsonl import encode, warn
-from coevolve.models.chat import Reply
+from coevolve.models.chat import ChatReply
 from coevolve.records import Usage
 
 SHORTEST, LONGEST = 0.02, 0.5
@@ -33,7 +33,7 @@ _HEAD = b'{"key":"'
 _KEY = slice(len(_HEAD), len(_HEAD) + 32)
 
 
-class Asked(Struct, frozen=True):
+class JournalQuestion(Struct, frozen=True):
     """What a person needs to recognise a call; the whole of it is in the key."""
 
     model: str
@@ -43,13 +43,13 @@ class Asked(Struct, frozen=True):
     last: str
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class JournalEntry(Struct, frozen=True, kw_only=True):
     """An answer and what it took."""
 
     key: str
     stage: str
-    asked: Asked
-    reply: Reply
+    asked: JournalQuestion
+    reply: ChatReply
     seconds: float = 0.0
     retries: int = 0
     cost: float | None = None
@@ -61,7 +61,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     """What all answers to this question took that could not be used."""
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(JournalEntry)
 
 
 class CallJournal:
@@ -85,7 +85,7 @@ class CallJournal:
             os.close(self._lock)
             self._lock = None
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> JournalEntry | None:
         raw = self._file(key).find(key.encode())
         if raw is None:
             return None
@@ -95,7 +95,7 @@ class CallJournal:
             warn(f"{self.directory}: answer {key} cannot be read, asking again: {error}")
             return None
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: JournalEntry) -> None:
         with _failing(self.directory):
             self._file(entry.key).append(encode(entry))
 

@@ -3,7 +3,7 @@
 `Request.key()` is the address of a call in the journal: model, messages, parameters, prompt version and sample number, and
 nothing else; not the server, so that recorded answers serve anywhere. A model that is retrained needs a name of its own.
 
-`reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field (``reasoning_content``,
+`read_reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field (``reasoning_content``,
 ``reasoning``) or from a ``<think>`` block that leads the text; tool calls, and the older `function_call`. A choice without text,
 calls and reasoning is a BadReply, unless the token limit cut it off, or the request says that silence is a reply (a policy's: it
 hands back) and the model itself ended it there.
@@ -40,7 +40,7 @@ UNANSWERED = "the model gave no reply: "
 class BadReply(CoevolveError):
     """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never an answer from the journal.
 
-    `usage` and `cached_tokens` are what it took all the same, as in a `Reply`.
+    `usage` and `cached_tokens` are what it took all the same, as in a `ChatReply`.
     """
 
     def __init__(self, reason: str, usage: Usage = Usage(), cached_tokens: int = 0):
@@ -48,11 +48,11 @@ class BadReply(CoevolveError):
         super().__init__(UNANSWERED + reason)
 
 
-class Full(CoevolveError):
+class ContextFull(CoevolveError):
     """The conversation does not fit the model's context."""
 
 
-class Rejected(CoevolveError):
+class AnswerRejected(CoevolveError):
     """A structured answer that was wrong, and wrong again after it was told why."""
 
     def __init__(self, reason: str, reply: str):
@@ -60,7 +60,7 @@ class Rejected(CoevolveError):
         super().__init__(f"the model's answer was refused twice: {reason}")
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class ChatRequest(Struct, frozen=True, kw_only=True):
     """One call. The same request with another `sample` is another call."""
 
     model: str
@@ -102,7 +102,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return f"model {self.model}{prompt}, sample {self.sample}, {len(self.messages)} messages, the last: {last[:120]}"
 
 
-class Reply(Struct, frozen=True, omit_defaults=True):
+class ChatReply(Struct, frozen=True, omit_defaults=True):
     """What the model said."""
 
     text: str = ""
@@ -140,18 +140,20 @@ class _Choice(Struct):
     finish_reason: Any = None
 
 
-class _Answer(Struct):
+class _Completion(Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Answer)
+_decoder = msgspec.json.Decoder(_Completion)
 MOST_TOKENS = 2**53
 """Of one call; a server that says more counts nothing."""
 
 
-def reply(body: bytes, names: dict[str, str] | None = None, may_be_silent: bool = False) -> Reply:
+def read_reply(
+    body: bytes, names: dict[str, str] | None = None, may_be_silent: bool = False
+) -> ChatReply:
     """The first choice of a chat completion. `names` maps the tool names of the server to ours. Raises BadReply."""
     answer = _decode(body)
     used = _used(answer.usage)
@@ -173,7 +175,7 @@ def reply(body: bytes, names: dict[str, str] | None = None, may_be_silent: bool 
     silent = may_be_silent and choice.finish_reason in (None, "stop")
     if not (text.strip() or calls or reasoning or truncated or silent):
         raise BadReply(f"it is empty (finish_reason {choice.finish_reason})", *used)
-    return Reply(text, reasoning, calls, truncated, *used)
+    return ChatReply(text, reasoning, calls, truncated, *used)
 
 
 def _used(usage: Any) -> tuple[Usage, int]:
@@ -190,13 +192,13 @@ def _count(said: Any) -> int:
     return int(said) if number and 0 <= said <= MOST_TOKENS and said == int(said) else 0
 
 
-def _decode(body: bytes) -> _Answer:
+def _decode(body: bytes) -> _Completion:
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = error
     try:  # half surrogates are no valid text and still come from servers that cut tokens apart
-        return msgspec.convert(_whole(json.loads(body)), _Answer)
+        return msgspec.convert(_whole(json.loads(body)), _Completion)
     except (ValueError, RecursionError):
         raise BadReply(f"the server's answer is no chat completion: {reason}") from None
 

@@ -42,7 +42,7 @@ CACHE = 50_000
 """Suffixes kept: environments answer with the same few texts again and again."""
 
 
-class Chat:
+class ChatTemplate:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, render: Render | None = None):
         if not tokenizer.chat_template and render is None:
             raise UsageError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")

@@ -1,9 +1,9 @@
 """The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion per call.
 
 Retries are the openai package's own: connection errors, 408, 409, 429 and 5xx, Retry-After honoured up to a minute, nothing on
-top; `attempts` bounds each of them in time and bytes. A server that cannot be reached, refuses the key, asks for a longer rest
+top; `http_client` bounds each attempt in time and bytes. A server that cannot be reached, refuses the key, asks for a longer rest
 or goes on failing raises Unreachable; a request it calls wrong raises CoevolveError; a conversation longer than its context
-raises Full; an answer without content, or too long to be one, raises BadReply.
+raises ContextFull; an answer without content, or too long to be one, raises BadReply.
 
 The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled there (`secrets`), so that
 no record or error can hold it; so are the password and the query of an address (`addresses`).
@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from coevolve.models.addresses import address, addresses
-from coevolve.models.attempts import MOST_BYTES
-from coevolve.models.chat import BadReply, Full, Message, Reply, Request, reply
-from coevolve.models.secrets import Secrets
+from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull, Message, read_reply
+from coevolve.models.http_client import MAX_BYTES
+from coevolve.models.redaction import Redactor
 from coevolve.models.servers import Server, environment_key, package
 
 LONGEST = 300
@@ -46,8 +46,8 @@ _NO_FORMAT = (400, 404, 422, 501)
 """How servers refuse what they do not know."""
 
 
-class Answered(NamedTuple):
-    reply: Reply
+class ChatAnswer(NamedTuple):
+    reply: ChatReply
     retries: int
     seconds: float
     """From the first attempt to the answer."""
@@ -74,7 +74,7 @@ class ChatClient:
         pools = max(1, min(POOLS, concurrency // len(found) // POOLS))
         self._servers = [Server(at, key, timeout, pools) for at in found]
         proxies = [address(server.proxy) for server in self._servers if server.proxy]
-        self._secrets = Secrets(
+        self._secrets = Redactor(
             key, *itertools.chain.from_iterable(at.secrets for at in [*found, *proxies])
         )
         self._at_server = at_server or {}
@@ -85,7 +85,7 @@ class ChatClient:
         for server in self._servers:
             await server.close()
 
-    async def complete(self, request: Request) -> Answered:
+    async def complete(self, request: ChatRequest) -> ChatAnswer:
         names = _names(request.tools)
         began = time.monotonic()
         response = await self._post(request, names)
@@ -96,9 +96,9 @@ class ChatClient:
         except BadReply as error:
             error.args = (self._said(str(error)),)
             raise
-        return Answered(self._safe(found), response.retries_taken, seconds)
+        return ChatAnswer(self._safe(found), response.retries_taken, seconds)
 
-    def _safe(self, found: Reply) -> Reply:
+    def _safe(self, found: ChatReply) -> ChatReply:
         """The reply without secrets. They are cut here, out of what was read, for a server may spell them in any way of JSON's."""
         cut = self._secrets.cut
         calls = [
@@ -113,7 +113,7 @@ class ChatClient:
             found, text=cut(found.text), reasoning=cut(found.reasoning), tool_calls=calls
         )
 
-    async def _post(self, request: Request, names: dict[str, str]) -> Any:
+    async def _post(self, request: ChatRequest, names: dict[str, str]) -> Any:
         """The raw response; asks again where the server has no structured answers, or no `tool` messages of this kind."""
         server = self._servers[_conversation(request) % len(self._servers)]
         schema = request.model not in self._without_schema
@@ -135,7 +135,7 @@ class ChatClient:
                 self._without_results.add(request.model)
                 return await self._post(request, names)
             if status in (400, 413) and _CONTEXT.search(said):
-                raise Full(
+                raise ContextFull(
                     f"{server.name}: the conversation does not fit the context of model {request.model}"
                 ) from None
             raise server.failure(error, request.model, self._said) from None
@@ -147,20 +147,22 @@ class ChatClient:
         return " ".join(plain.split())[:LONGEST]
 
 
-def _read(body: bytes, names: dict[str, str], may_be_silent: bool) -> Reply:
-    if len(body) > MOST_BYTES:
-        raise BadReply(f"the server's answer is longer than {MOST_BYTES >> 20} MiB")
-    return reply(body, names, may_be_silent)
+def _read(body: bytes, names: dict[str, str], may_be_silent: bool) -> ChatReply:
+    if len(body) > MAX_BYTES:
+        raise BadReply(f"the server's answer is longer than {MAX_BYTES >> 20} MiB")
+    return read_reply(body, names, may_be_silent)
 
 
-def _conversation(request: Request) -> int:
+def _conversation(request: ChatRequest) -> int:
     """The same number for all requests of one conversation: what was said before the model's first word, and which sample it is."""
     began = itertools.takewhile(lambda message: message["role"] != "assistant", request.messages)
     words = "\0".join(str(message.get("content")) for message in began)
     return zlib.crc32(words.encode("utf-8", "replace")) + request.sample
 
 
-def _body(request: Request, names: dict[str, str], schema: bool, results: bool) -> dict[str, Any]:
+def _body(
+    request: ChatRequest, names: dict[str, str], schema: bool, results: bool
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "messages": _outgoing(request.messages, names, results),

@@ -13,10 +13,10 @@ from typing import Any
 
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
 from coevolve.models.addresses import Address, proxy
-from coevolve.models.attempts import LONGEST_WAIT, asked_wait, bounded, cause, http_library
-from coevolve.models.secrets import shown
+from coevolve.models.http_client import bounded_client, http_library, root_cause
+from coevolve.models.redaction import public_address
+from coevolve.models.retries import MAX_RETRY_AFTER, RETRIES, is_passing, retry_after
 
-RETRIES = 4
 NO_KEY = "none"
 """Sent where there is no key, for the package sends nothing without one."""
 _HEADERS = ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
@@ -33,16 +33,16 @@ class Server:
             options["default_headers"] = {"Authorization": at.authorization}
         try:
             self.clients = [
-                openai.AsyncOpenAI(**options, http_client=bounded(timeout, at.query))
+                openai.AsyncOpenAI(**options, http_client=bounded_client(timeout, at.query))
                 for _ in range(pools)
             ]
         except http_library().InvalidURL as error:
             raise UsageError(
-                f"--base-url {shown(at.url)!r} is no address of a server: {error}"
+                f"--base-url {public_address(at.url)!r} is no address of a server: {error}"
             ) from None
         self._turns = itertools.cycle(self.clients)
         self._timeout = timeout
-        self.name = shown(at.url)
+        self.name = public_address(at.url)
         self.proxy = proxy(at.url)
         self._credentials = _credentials(at, key)
 
@@ -65,25 +65,25 @@ class Server:
             )
         if status == 407:
             return Unreachable(
-                f"{self.name}: the proxy {shown(self.proxy or '')} refuses who asks (HTTP 407): {why}"
+                f"{self.name}: the proxy {public_address(self.proxy or '')} refuses who asks (HTTP 407): {why}"
             )
-        wait = asked_wait(getattr(getattr(error, "response", None), "headers", {}))
-        if wait > LONGEST_WAIT:
+        wait = retry_after(getattr(getattr(error, "response", None), "headers", {}))
+        if wait > MAX_RETRY_AFTER:
             return Unreachable(
                 f"{self.name}: HTTP {status} from model {model}: it asks to be left alone for {wait:.0f} seconds: {why}"
             )
-        if status is None or status in (408, 409, 429) or status >= 500:
+        if is_passing(status):
             what = f"HTTP {status}: {why}" if status else safe(self._cause(error))
             retries = int(error.request.headers.get("x-stainless-retry-count", 0))
             after = f" after {retries} retries" if retries else ""
-            way = f" (by way of the proxy {shown(self.proxy)})" if self.proxy else ""
+            way = f" (by way of the proxy {public_address(self.proxy)})" if self.proxy else ""
             return Unreachable(f"{self.name}: no answer from model {model}{after}: {what}{way}")
         return CoevolveError(f"{self.name}: the server refuses the request (HTTP {status}): {why}")
 
     def _cause(self, error: Exception) -> str:
         if isinstance(error, package().APITimeoutError):
             return f"an attempt took longer than {self._timeout:g} seconds"
-        return cause(error)
+        return root_cause(error)
 
 
 def package() -> Any:

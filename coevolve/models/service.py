@@ -24,9 +24,9 @@ import msgspec
 from msgspec import Struct
 
 from coevolve.errors import CoevolveError, Unreachable, UsageError
-from coevolve.models import structured
-from coevolve.models.call_journal import Asked, CallJournal, Entry
-from coevolve.models.chat import BadReply, Rejected, Reply, Request
+from coevolve.models import structured_output
+from coevolve.models.call_journal import CallJournal, JournalEntry, JournalQuestion
+from coevolve.models.chat import AnswerRejected, BadReply, ChatReply, ChatRequest
 from coevolve.models.openai_chat import ChatClient
 from coevolve.models.spending import Limits, Spending, Totals, estimate, read_prices
 from coevolve.records import Usage
@@ -40,7 +40,7 @@ AHEAD = 8
 """Results that may wait for an earlier one, as a multiple of the width."""
 
 
-OURS = ("messages", "model", "n", "stream", "tools")
+RESERVED_FIELDS = ("messages", "model", "n", "stream", "tools")
 """Fields of a request that are never the user's `extra`: the stage sends them, or reads replies as if they were not sent."""
 
 
@@ -61,7 +61,7 @@ class Options(Struct, frozen=True):
     """A file, see `spending`."""
     limits: Limits = Limits()
     extra: dict[str, Any] = {}
-    """Further fields of every request, none of `OURS`."""
+    """Further fields of every request, none of `RESERVED_FIELDS`."""
     at_server: dict[str, str] = {}
     """Name of a model → the server's name of it, where that is another."""
     until: str | None = None
@@ -72,7 +72,7 @@ class Models:
     """`stage` names the totals."""
 
     def __init__(self, stage: str, options: Options = Options()):
-        if refused := sorted(options.extra.keys() & OURS):
+        if refused := sorted(options.extra.keys() & RESERVED_FIELDS):
             raise UsageError(
                 f"--request-extra: {', '.join(refused)} cannot be set or removed there"
             )
@@ -91,7 +91,7 @@ class Models:
                 options.base_url, options.timeout, options.concurrency, options.at_server
             )
         self._runner = asyncio.Runner()
-        self._asking: dict[str, asyncio.Task[Reply]] = {}
+        self._asking: dict[str, asyncio.Task[ChatReply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._wasted: set[str] = set()
         """Requests whose unusable answers the budget knows of."""
@@ -129,7 +129,7 @@ class Models:
         """By model; `kept` is the stage's."""
         return [msgspec.structs.replace(totals, kept=self.kept) for totals in self.spending.all()]
 
-    async def chat(self, request: Request) -> Reply:
+    async def chat(self, request: ChatRequest) -> ChatReply:
         """The reply, from the journal or the server. Raises BadReply, Full, Unreachable, BudgetReached, CoevolveError."""
         if self.options.extra:
             request = msgspec.structs.replace(request, extra=self.options.extra | request.extra)
@@ -147,20 +147,20 @@ class Models:
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
 
-    async def ask(self, request: Request, type_: type[T]) -> T:
-        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason. Raises Rejected too."""
+    async def ask(self, request: ChatRequest, type_: type[T]) -> T:
+        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason. Raises AnswerRejected too."""
         totals = self.spending.of(request.model)
-        request = msgspec.structs.replace(request, schema=structured.response_schema(type_))
+        request = msgspec.structs.replace(request, schema=structured_output.response_schema(type_))
         reply = await self.chat(request)
-        decoded = structured.decode(reply, type_)
+        decoded = structured_output.decode(reply, type_)
         if decoded.reason:
             totals.reasked += 1
-            messages = structured.again(request.messages, reply, decoded.reason)
+            messages = structured_output.again(request.messages, reply, decoded.reason)
             reply = await self.chat(msgspec.structs.replace(request, messages=messages))
-            decoded = structured.decode(reply, type_)
+            decoded = structured_output.decode(reply, type_)
         if decoded.reason:
             totals.rejected += 1
-            raise Rejected(decoded.reason, reply.text)
+            raise AnswerRejected(decoded.reason, reply.text)
         totals.repaired += decoded.repaired
         return decoded.value
 
@@ -179,7 +179,7 @@ class Models:
             if not self._closing:
                 self._runner.run(lane.cancel())
 
-    def _find(self, key: str, model: str) -> Reply | None:
+    def _find(self, key: str, model: str) -> ChatReply | None:
         entry = self._journal.get(key)
         if entry is None or entry.unusable:
             return None
@@ -188,7 +188,7 @@ class Models:
         )
         return entry.reply
 
-    async def _ask(self, key: str, request: Request) -> Reply:
+    async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
         slot = self._slots.setdefault(request.model, asyncio.Semaphore(self.options.concurrency))
         async with slot, self._journal.asking(key):
             found = self._find(key, request.model)  # another process may have asked meanwhile
@@ -203,14 +203,14 @@ class Models:
             self.spending.begin(request.model)
             return await self._call(key, request, before.wasted if before else Usage())
 
-    async def _call(self, key: str, request: Request, wasted: Usage) -> Reply:
+    async def _call(self, key: str, request: ChatRequest, wasted: Usage) -> ChatReply:
         """Asks, and keeps what came. `wasted` is what earlier answers to this took that could not be used."""
         totals, began = self.spending.of(request.model), time.monotonic()
         try:
             reply, retries, seconds = await self._client.complete(request)
         except BadReply as error:
             totals.bad += 1
-            nothing = Reply(usage=error.usage, cached_tokens=error.cached_tokens)
+            nothing = ChatReply(usage=error.usage, cached_tokens=error.cached_tokens)
             entry = self._entry(key, request, nothing, 0, round(time.monotonic() - began, 3))
             took = entry.estimated or entry.reply.usage
             wasted = Usage(
@@ -231,14 +231,14 @@ class Models:
         return reply
 
     def _entry(
-        self, key: str, request: Request, reply: Reply, retries: int, seconds: float
-    ) -> Entry:
+        self, key: str, request: ChatRequest, reply: ChatReply, retries: int, seconds: float
+    ) -> JournalEntry:
         estimated = estimate(request, reply)
         last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
-        return Entry(
+        return JournalEntry(
             key=key,
             stage=self.spending.stage,
-            asked=Asked(
+            asked=JournalQuestion(
                 request.model, request.prompt_version, request.sample, len(request.messages), last
             ),
             reply=reply,
@@ -248,13 +248,13 @@ class Models:
             estimated=estimated,
         )
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: JournalEntry) -> None:
         self._journal.put(entry)
         self.spending.pay(
             entry.asked.model, entry.reply, entry.seconds, entry.retries, entry.estimated
         )
 
-    def _done(self, key: str, task: asyncio.Task[Reply]) -> None:
+    def _done(self, key: str, task: asyncio.Task[ChatReply]) -> None:
         del self._asking[key]
         if not task.cancelled():
             task.exception()  # whoever asked has it, unless they were cancelled

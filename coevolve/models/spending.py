@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from coevolve.errors import BudgetReached, UsageError
-from coevolve.models.chat import Reply, Request
+from coevolve.models.chat import ChatReply, ChatRequest
 from coevolve.records import Usage, canonical
 
 RECORD = "model_calls.jsonl"
@@ -35,7 +35,7 @@ BYTES_PER_TOKEN = 3
 """Of an estimate, in UTF-8. Prose has more bytes a token, so that a budget ends early rather than late."""
 
 
-def estimate(request: Request, reply: Reply) -> Usage | None:
+def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
     """What a call took, where the server does not say: no prompt has 0 tokens, and no words. None where it does."""
     counted = reply.usage
     said = [reply.text, reply.reasoning, *reply.tool_calls]
@@ -108,7 +108,7 @@ class Spent(Struct):
 
     def add(
         self,
-        reply: Reply,
+        reply: ChatReply,
         seconds: float,
         retries: int,
         cost: float | None,
@@ -225,13 +225,18 @@ class Spending:
     def all(self) -> list[Totals]:
         return [self._totals[model] for model in sorted(self._totals)]
 
-    def price(self, model: str, reply: Reply, estimated: Usage | None = None) -> float | None:
+    def price(self, model: str, reply: ChatReply, estimated: Usage | None = None) -> float | None:
         """None where the price or what was used is unknown."""
         known = model in self._prices and estimated is None
         return self._prices[model].of(reply.usage, reply.cached_tokens) if known else None
 
     def pay(
-        self, model: str, reply: Reply, seconds: float, retries: int, estimated: Usage | None = None
+        self,
+        model: str,
+        reply: ChatReply,
+        seconds: float,
+        retries: int,
+        estimated: Usage | None = None,
     ) -> None:
         """Adds a call to the totals and to what the limits look at."""
         self.of(model).paid.add(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
-from coevolve.models.chat_template import Chat, Render
+from coevolve.models.chat_template import ChatTemplate, Render
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ MAX_ROWS = 256
 MAX_CONTEXT = 32_768
 
 
-class Turn(NamedTuple):
+class SampledReply(NamedTuple):
     """A reply that just ended."""
 
     row: int
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
     """Tokens of the row so far, the one that ends the reply included, also where the model left it out."""
 
 
-class Row(NamedTuple):
+class TokenRow(NamedTuple):
     """One conversation in tokens: three lists of the same length."""
 
     token_ids: list[int]
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     logprobs: list[float]
 
 
-Respond = Callable[[list[Turn]], list[list[int] | None]]
+Respond = Callable[[list[SampledReply]], list[list[int] | None]]
 """Given replies that ended: for each the tokens that follow it, or None where the conversation is over."""
 
 
@@ -90,7 +90,7 @@ class LocalModel:
         autocast: bool = False,
         render: Render | None = None,
     ):
-        self.model, self.tokenizer, self.chat = model, tokenizer, Chat(tokenizer, render)
+        self.model, self.tokenizer, self.chat = model, tokenizer, ChatTemplate(tokenizer, render)
         self.autocast = autocast
         context = min(
             getattr(_text_config(model), "max_position_embeddings", None) or MAX_CONTEXT,
@@ -163,21 +163,21 @@ class LocalModel:
 
     def sample(
         self, prompts: list[list[int]], keys: list[str], respond: Respond, temperature: float
-    ) -> list[Row]:
+    ) -> list[TokenRow]:
         """Plays the conversations that begin with the prompts (each shorter than `max_tokens`) to their ends.
 
         `keys` seed the rows' draws. `temperature` 0 takes the most likely token; its log-probabilities are at 1.
         """
         if not prompts:
             return []
-        rows = [Row(list(p), [0] * len(p), [0.0] * len(p)) for p in prompts]
+        rows = [TokenRow(list(p), [0] * len(p), [0.0] * len(p)) for p in prompts]
         draws = [random.Random(key) for key in keys]
         with _torch().inference_mode(), self.passes():
             self._run(rows, draws, respond, temperature)
         return rows
 
     def _run(
-        self, rows: list[Row], draws: list[random.Random], respond: Respond, temperature: float
+        self, rows: list[TokenRow], draws: list[random.Random], respond: Respond, temperature: float
     ) -> None:
         starts = [len(row.token_ids) for row in rows]
         live = list(range(len(rows)))
@@ -202,7 +202,9 @@ class LocalModel:
                 full = length >= self.max_tokens or length - starts[i] >= self.max_turn_tokens
                 if stopped or full:
                     text = self.chat.decode(row.token_ids[starts[i] : length - stopped])
-                    turns.append(Turn(i, text, not stopped, length + (token != self.chat.end)))
+                    turns.append(
+                        SampledReply(i, text, not stopped, length + (token != self.chat.end))
+                    )
             over = self._continue(rows, starts, turns, respond) if turns else set()
             if over:
                 keep = [j for j, i in enumerate(live) if i not in over]
@@ -213,7 +215,7 @@ class LocalModel:
             logits = feed.next([rows[i].token_ids for i in live])
 
     def _continue(
-        self, rows: list[Row], starts: list[int], turns: list[Turn], respond: Respond
+        self, rows: list[TokenRow], starts: list[int], turns: list[SampledReply], respond: Respond
     ) -> set[int]:
         """Appends what follows the ended replies; returns the rows that are over."""
         over = set()

@@ -22,8 +22,8 @@ import msgspec
 
 from coevolve.agents.actions.replies import to_text
 from coevolve.agents.rollout import make_policy, rollouts
-from coevolve.environments.client import Fault, Pool, Session
-from coevolve.environments.protocol import Result
+from coevolve.environments.client import EnvSession, Fault, Pool
+from coevolve.environments.protocol import ActionResult
 from coevolve.errors import CoevolveError, MissingDependency, UsageError, WriteFailed
 from coevolve.models.transformers_lm import INSTALL
 from coevolve.records import Call, Task
@@ -87,7 +87,7 @@ def build(
     return _save(out, tokenizer, model, card, pool)
 
 
-def conversation(task: Task, results: list[list[Result]]) -> Messages:
+def conversation(task: Task, results: list[list[ActionResult]]) -> Messages:
     """The task solved as a policy would: a request, one call a message, its observation, `done` when the turn is over."""
     messages = []
     for query, actions, outcomes in zip(task.query, task.solution, results, strict=True):
@@ -103,12 +103,12 @@ def conversation(task: Task, results: list[list[Result]]) -> Messages:
     return messages
 
 
-def replayed(pool: Pool, tasks: list[Task]) -> Iterable[tuple[Task, list[list[Result]]]]:
+def replayed(pool: Pool, tasks: list[Task]) -> Iterable[tuple[Task, list[list[ActionResult]]]]:
     """Every task with the results of its solution, turn by turn."""
     for first in range(0, len(tasks), BATCH_OF_SESSIONS):
         some = tasks[first : first + BATCH_OF_SESSIONS]
         sessions = _sound(pool.open([task.start for task in some]))
-        results: list[list[list[Result]]] = [[] for _ in some]
+        results: list[list[list[ActionResult]]] = [[] for _ in some]
         for turn in range(max(len(task.solution) for task in some)):
             acting = [i for i, task in enumerate(some) if turn < len(task.solution)]
             replies = _sound(
@@ -140,7 +140,7 @@ def corpus(pool: Pool, tasks: list[Task], conversations: list[Messages]) -> list
         for name, tool in pool.tools.items()
     ]
     some = tasks[:SESSIONS_WITH_REFUSALS]
-    sessions: list[Session] = _sound(pool.open([task.start for task in some]))
+    sessions: list[EnvSession] = _sound(pool.open([task.start for task in some]))
     wrong = [
         (s, 0, task.solution[0][:-1] + mistakes) for s, task in zip(sessions, some, strict=True)
     ]

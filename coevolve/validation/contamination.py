@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
-from coevolve.environments.replay import Episode, Job, outcome, replay
+from coevolve.environments.replay import ReplayedEpisode, ReplayJob, effects_digest, replay
 from coevolve.provenance import identity
 from coevolve.records import Action, Task, content_id, task_id
 
@@ -38,17 +38,17 @@ class HeldOut:
         self._states: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         self._solutions: dict[tuple, tuple[Counter, str]] = {}
-        episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+        episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
         for task, episode in zip(tasks, episodes, strict=True):
             name = task.start.name or task.id
-            if isinstance(episode, Episode):
+            if isinstance(episode, ReplayedEpisode):
                 self._states.setdefault(episode.opened.state, name)
             calls = _calls(self._tools, task)
             self._solutions.setdefault(calls, (Counter(calls), name))
             for mark in _marks(self._tools, task, episode):
                 self._marks.setdefault(mark, name)
 
-    def touches(self, task: Task, episode: Episode) -> str | None:
+    def touches(self, task: Task, episode: ReplayedEpisode) -> str | None:
         """What a replayed task shares with a held-out one, in words; None if nothing, or if it is given as that very task."""
         id_ = task_id(task.env, task.start, task.query, task.solution, task.verifier)
         if task.origin.kind == "environment" and id_ in self._own:
@@ -74,13 +74,15 @@ class HeldOut:
         return None
 
 
-def _marks(tools: dict[str, Tool], task: Task, episode: Episode | Fault) -> Iterator[str]:
+def _marks(tools: dict[str, Tool], task: Task, episode: ReplayedEpisode | Fault) -> Iterator[str]:
     """What a task is known by, whatever its start state."""
     turns = [re.findall(r"\w+", turn.lower()) for turn in task.query]
     yield content_id("query", turns)
     yield from (content_id("turn", turn) for turn in turns if len(turn) >= LONG_TURN)
-    if isinstance(episode, Episode) and _known_by(_calls(tools, task)):
-        yield content_id("outcome", outcome(tools, Job(task.start, task.solution), episode))
+    if isinstance(episode, ReplayedEpisode) and _known_by(_calls(tools, task)):
+        yield content_id(
+            "outcome", effects_digest(tools, ReplayJob(task.start, task.solution), episode)
+        )
 
 
 def _calls(tools: dict[str, Tool], task: Task) -> tuple:

@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 from coevolve.agents.code.calls import parsed
 from coevolve.agents.code.order import reordered
-from coevolve.environments.programs import of_calls
+from coevolve.environments.programs import program_of_calls
 from coevolve.environments.protocol import Description, Opened, Tool
-from coevolve.environments.replay import Job
+from coevolve.environments.replay import ReplayJob
 from coevolve.records import Action, Call, Task
 
 
 class Control(NamedTuple):
     name: str
-    job: Job | None
+    job: ReplayJob | None
     """None where the environment offers no action for it."""
     dropped: tuple[int, int] | None = None
     succeeds: bool = False
@@ -42,8 +42,10 @@ def controls(
     empty: list[list[Action]] = [[] for _ in task.query]
     harmless = _harmless(opened, description)
     found = [
-        Control("nothing", Job(task.start, empty, task)),
-        Control("hollow", Job(task.start, [[harmless] for _ in empty], task) if harmless else None),
+        Control("nothing", ReplayJob(task.start, empty, task)),
+        Control(
+            "hollow", ReplayJob(task.start, [[harmless] for _ in empty], task) if harmless else None
+        ),
     ]
     for turn, actions in enumerate(task.solution):
         for place, action in enumerate(actions):
@@ -51,19 +53,23 @@ def controls(
             if description.code and isinstance(action, str):
                 for line, shorter in _shortened(action):
                     kept[turn][place] = shorter
-                    job = Job(task.start, [list(other) for other in kept], task)
+                    job = ReplayJob(task.start, [list(other) for other in kept], task)
                     found.append(Control(f"drop {turn}.{place}.{line}", job, (turn, place)))
                 if other := reordered(action, tools, description.code.ends):
                     kept[turn][place] = other
                     found.append(
                         Control(
-                            f"swapped {turn}.{place}", Job(task.start, kept, task), succeeds=True
+                            f"swapped {turn}.{place}",
+                            ReplayJob(task.start, kept, task),
+                            succeeds=True,
                         )
                     )
             else:
                 del kept[turn][place]
                 found.append(
-                    Control(f"drop {turn}.{place}", Job(task.start, kept, task), (turn, place))
+                    Control(
+                        f"drop {turn}.{place}", ReplayJob(task.start, kept, task), (turn, place)
+                    )
                 )
     return found
 
@@ -81,5 +87,5 @@ def _harmless(opened: Opened, description: Description) -> Action | None:
     calls = (Call(call["tool"], call.get("arguments", {})) for call in description.harmless)
     if description.actions == "code":
         first = next(calls, None)
-        return of_calls(description.code, [first]) if description.code and first else None
+        return program_of_calls(description.code, [first]) if description.code and first else None
     return next((call for call in calls if not opened.tools or call.tool in opened.tools), None)

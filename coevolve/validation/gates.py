@@ -17,8 +17,13 @@ from typing import Literal, NamedTuple
 
 from coevolve.agents.code.calls import api_calls
 from coevolve.agents.code.words import unsaid
-from coevolve.environments.protocol import Code, Tool
-from coevolve.environments.replay import Episode, Job, checked_responses, outcome
+from coevolve.environments.protocol import CodeSyntax, Tool
+from coevolve.environments.replay import (
+    ReplayedEpisode,
+    ReplayJob,
+    checked_responses,
+    effects_digest,
+)
 from coevolve.environments.said import said
 from coevolve.provenance import sources
 from coevolve.records import Call, Step, Task, canonical
@@ -38,7 +43,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-def paper(episode: Episode) -> Failure | None:
+def paper(episode: ReplayedEpisode) -> Failure | None:
     """The goal is reached, or the reward is positive."""
     return (
         None
@@ -47,7 +52,7 @@ def paper(episode: Episode) -> Failure | None:
     )
 
 
-def reward(episode: Episode) -> float:
+def reward(episode: ReplayedEpisode) -> float:
     """The environment's score or dense progress, whichever is more."""
     return max(episode.graded.score, episode.graded.progress)
 
@@ -64,7 +69,10 @@ def form(task: Task) -> Failure | None:
 
 
 def strict(
-    task: Task, tools: Mapping[str, Tool], replays: list[Episode], style: Code | None = None
+    task: Task,
+    tools: Mapping[str, Tool],
+    replays: list[ReplayedEpisode],
+    style: CodeSyntax | None = None,
 ) -> Failure | None:
     """The first rule that the replays break; controls come after. `style` is how the environment writes calls as code."""
     first = replays[0]
@@ -81,7 +89,10 @@ def strict(
             "invalid",
             f"the verifier rejects the solution: {first.graded.reason or 'no reason given'}",
         )
-    if task.effects and outcome(tools, Job(task.start, task.solution), first) != task.effects:
+    if (
+        task.effects
+        and effects_digest(tools, ReplayJob(task.start, task.solution), first) != task.effects
+    ):
         return Failure("invalid", "other effects than the task claims")
     if task.origin.kind == "synthesis":
         return (
@@ -107,7 +118,7 @@ def _looks_like_call(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
     return None
 
 
-def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure | None:
+def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode) -> Failure | None:
     for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True)):
         if not any(result.effects for result in results) and not checked_responses(
             tools, actions, results
@@ -116,7 +127,7 @@ def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failu
     return None
 
 
-def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure | None:
+def _unsaid(task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode) -> Failure | None:
     """A given argument that no turn of the query up to its own says."""
     executed = steps(task, episode)
     for step, found in zip(executed, sources(executed, _apps(tools)), strict=True):
@@ -132,7 +143,7 @@ def _unsaid(task: Task, tools: Mapping[str, Tool], episode: Episode) -> Failure 
 
 
 def unsaid_in_code(
-    task: Task, tools: Mapping[str, Tool], style: Code | None = None
+    task: Task, tools: Mapping[str, Tool], style: CodeSyntax | None = None
 ) -> Failure | None:
     """A constant in code which no turn of the query up to its own says."""
     for turn, actions in enumerate(task.solution):
@@ -170,7 +181,7 @@ def _words(text: str) -> set[str]:
     return {word[:4] for word in plain.split() if len(word) > 3} - _COMMON
 
 
-def steps(task: Task, episode: Episode) -> list[Step]:
+def steps(task: Task, episode: ReplayedEpisode) -> list[Step]:
     """The replayed solution as steps."""
     return [
         Step(turn, action, result.observation, result.error, result.effects, result.state)
@@ -179,7 +190,9 @@ def steps(task: Task, episode: Episode) -> list[Step]:
     ]
 
 
-def informing(task: Task, tools: Mapping[str, Tool], episode: Episode) -> set[tuple[int, int]]:
+def informing(
+    task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode
+) -> set[tuple[int, int]]:
     """(turn, place) of the calls that gave a later call a value which the query does not say."""
     executed = steps(task, episode)
     places = [

@@ -4,7 +4,7 @@ Each task is replayed in fresh sessions and judged by a gate (`gates`), then by 
 of the environment's held-out ones is invalid by any gate (`contamination`). An agent may try what is valid (`solver`). A fault of the environment
 is verdict `error`, never `invalid`, and is not journalled; a task that the environment refuses as a bad request is `invalid`; an
 action that runs out of time is `timeout`. Order is kept, and the verdicts are the same for any number of workers. The stage stops
-with Unreachable where every task so far met a fault (`losses`).
+with Unreachable where every task so far met a fault (`env_faults`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.losses import Losses
-from coevolve.environments.replay import Episode, Job, Work, outcome, run, together
+from coevolve.environments.faults import FaultCounter
+from coevolve.environments.replay import (
+    ReplayCoroutine,
+    ReplayedEpisode,
+    ReplayJob,
+    effects_digest,
+    gather_replays,
+    run_replays,
+)
 from coevolve.records import Task, Validity, Verdict
 from coevolve.runs import Journal
 from coevolve.validation import gates
@@ -35,10 +42,10 @@ def validate(
     gate: Gate = "strict",
     solver: Solver | None = None,
     journal: Journal | None = None,
-    losses: Losses | None = None,
+    env_faults: FaultCounter | None = None,
 ) -> Iterator[Verdict]:
     """One verdict per task, in order. `environment` gives the running pool of a task's `env`; `solver` tries what passes."""
-    journal, losses = journal or Journal(None, {}), losses or Losses(WHAT)
+    journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     remaining = iter(tasks)
     held_out: dict[str, HeldOut] = {}
     while chunk := list(islice(remaining, CHUNK)):
@@ -63,11 +70,11 @@ def validate(
                 if verdict.verdict != "error":
                     journal.put(verdict.task_id, verdict)
         for verdict in verdicts:
-            losses.add(
+            env_faults.add(
                 verdict.reason if verdict.verdict == "error" else None,
                 answered=bool(verdict.replays),
             )
-        losses.stop()
+        env_faults.stop()
         yield from verdicts
 
 
@@ -82,22 +89,22 @@ def validity(verdict: Verdict) -> Validity:
 
 def _judge(tasks: list[Task], pool: Pool, gate: Gate, held_out: HeldOut) -> list[Verdict]:
     work = _paper if gate == "paper" else _strict
-    return run(pool, together([work(task, pool, held_out) for task in tasks]))
+    return run_replays(pool, gather_replays([work(task, pool, held_out) for task in tasks]))
 
 
-def _paper(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
-    (episode,) = yield [Job(task.start, task.solution, task)]
+def _paper(task: Task, pool: Pool, held_out: HeldOut) -> ReplayCoroutine[Verdict]:
+    (episode,) = yield [ReplayJob(task.start, task.solution, task)]
     if isinstance(episode, Fault):
         return _fault(task, "paper", episode)
     failure = gates.paper(episode) or _contaminated(task, episode, held_out)
     return _verdict(task, "paper", pool, [episode], failure, {})
 
 
-def _strict(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
+def _strict(task: Task, pool: Pool, held_out: HeldOut) -> ReplayCoroutine[Verdict]:
     failure = gates.form(task)
     if failure:
         return _verdict(task, "strict", pool, [], failure, {})
-    replays = yield [Job(task.start, task.solution, task)] * 2
+    replays = yield [ReplayJob(task.start, task.solution, task)] * 2
     for episode in replays:
         if isinstance(episode, Fault):
             return _fault(task, "strict", episode)
@@ -109,12 +116,12 @@ def _strict(task: Task, pool: Pool, held_out: HeldOut) -> Work[Verdict]:
     return (yield from _controlled(task, pool, replays))
 
 
-def _contaminated(task: Task, episode: Episode, held_out: HeldOut) -> Failure | None:
+def _contaminated(task: Task, episode: ReplayedEpisode, held_out: HeldOut) -> Failure | None:
     touched = held_out.touches(task, episode)
     return Failure("invalid", touched) if touched else None
 
 
-def _controlled(task: Task, pool: Pool, replays: list[Episode]) -> Work[Verdict]:
+def _controlled(task: Task, pool: Pool, replays: list[ReplayedEpisode]) -> ReplayCoroutine[Verdict]:
     tried = controls(task, replays[0].opened, pool.description, pool.tools)
     episodes = iter((yield [control.job for control in tried if control.job]))
     scores: dict[str, float | None] = {}
@@ -157,11 +164,11 @@ def _verdict(
     task: Task,
     gate: Gate,
     pool: Pool,
-    replays: list[Episode],
+    replays: list[ReplayedEpisode],
     failure: Failure | None,
     scores: dict[str, float | None],
 ) -> Verdict:
-    job = Job(task.start, task.solution)
+    job = ReplayJob(task.start, task.solution)
     return Verdict(
         task_id=task.id,
         verdict=failure.verdict if failure else "valid",
@@ -171,7 +178,7 @@ def _verdict(
                 "success": episode.graded.success,
                 "score": episode.graded.score,
                 "failure": episode.failure,
-                "outcome": outcome(pool.tools, job, episode),
+                "outcome": effects_digest(pool.tools, job, episode),
             }
             for episode in replays
         ],

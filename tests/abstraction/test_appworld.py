@@ -15,7 +15,7 @@ import pytest
 from coevolve.abstraction.abstract import abstract
 from coevolve.agents.code.calls import api_calls
 from coevolve.environments.client import Pool
-from coevolve.environments.replay import Job, replay
+from coevolve.environments.replay import ReplayJob, replay
 from coevolve.exploration.explore import explore
 from coevolve.exploration.plans import Settings
 from coevolve.records import Call, Exploration, Step, Task, content_id
@@ -80,7 +80,7 @@ def test_the_reference_passes_in_every_order_that_keeps_its_needs(tasks, pool):
     jobs, moved = [], Counter()
     for task in tasks:
         for order in orders(task.solution[0][0], seed=task.id, count=2):
-            jobs.append(Job(task.start, [[order]], task))
+            jobs.append(ReplayJob(task.start, [[order]], task))
             moved[task.id] += order != task.solution[0][0]
     for job, episode in zip(jobs, replay(pool, jobs), strict=True):
         assert episode.failure is None and episode.graded.success, (
@@ -105,7 +105,7 @@ def test_the_reference_passes_in_every_order_that_keeps_its_needs(tasks, pool):
 def test_less_or_more_than_the_task_fails(name, change, tasks, pool):
     """Whatever the program does beside, or leaves out, is no success."""
     jobs = [
-        Job(task.start, [["\n".join(change(task.solution[0][0].split("\n")))]], task)
+        ReplayJob(task.start, [["\n".join(change(task.solution[0][0].split("\n")))]], task)
         for task in tasks
     ]
     episodes = replay(pool, jobs)
@@ -145,7 +145,7 @@ def test_a_question_becomes_an_answer(pool):
         f"apis.supervisor.complete_task(answer={answer})"
         for answer in (song["duration"] + 1, '"unknown"')
     ]
-    for episode in replay(pool, [Job(start, [[guess]], task) for guess in guesses]):
+    for episode in replay(pool, [ReplayJob(start, [[guess]], task) for guess in guesses]):
         assert not episode.graded.success
 
 

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.bfcl_tasks import report
 
 from coevolve.environments.client import Pool
-from coevolve.environments.replay import Episode, Job, replay
+from coevolve.environments.replay import ReplayedEpisode, ReplayJob, replay
 from coevolve.jsonl import Decoder
 from coevolve.records import Call, Task
 
@@ -73,7 +73,8 @@ def test_a_harmless_read_more_leaves_a_solution_valid(tasks):
     jobs = []
     with Pool("bfcl", workers=2) as pool:
         opened = [
-            episode.opened for episode in replay(pool, [Job(task.start, []) for task in tasks])
+            episode.opened
+            for episode in replay(pool, [ReplayJob(task.start, []) for task in tasks])
         ]
         for task, session in zip(tasks, opened, strict=True):
             offered = [pool.tools[name] for name in session.tools]
@@ -82,10 +83,10 @@ def test_a_harmless_read_more_leaves_a_solution_valid(tasks):
                 for tool in offered
                 if tool.read_only and not tool.parameters.get("required")
             ]
-            jobs.append(Job(task.start, [[*reads, *turn] for turn in task.solution], task))
+            jobs.append(ReplayJob(task.start, [[*reads, *turn] for turn in task.solution], task))
         found = replay(pool, jobs)
     assert any(Call("get_current_speed") in turn for job in jobs for turn in job.turns)
-    assert all(isinstance(episode, Episode) and episode.graded.success for episode in found)
+    assert all(isinstance(episode, ReplayedEpisode) and episode.graded.success for episode in found)
 
 
 def test_numbers_in_their_documented_types_leave_a_solution_valid(tasks):
@@ -110,10 +111,10 @@ def test_numbers_in_their_documented_types_leave_a_solution_valid(tasks):
                 for turn in task.solution
             ]
             if repr(turns) != repr(task.solution):
-                jobs.append(Job(task.start, turns, task))
+                jobs.append(ReplayJob(task.start, turns, task))
         found = replay(pool, jobs)
     assert len(jobs) >= 200
-    assert all(isinstance(episode, Episode) and episode.graded.success for episode in found)
+    assert all(isinstance(episode, ReplayedEpisode) and episode.graded.success for episode in found)
 
 
 def test_requests_are_what_a_person_would_say(tasks):

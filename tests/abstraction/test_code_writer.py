@@ -13,7 +13,7 @@ from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import reference, row_words, trace
 from coevolve.abstraction.turns import Turn
 from coevolve.abstraction.writers import Unsayable, Writer
-from coevolve.environments.protocol import Code, Language, Opened, Result, Tool
+from coevolve.environments.protocol import ActionResult, CodeSyntax, Language, Opened, Tool
 from coevolve.provenance import Source
 from coevolve.records import Call, Effect, Exploration, Start, Step
 
@@ -22,7 +22,7 @@ SONGS = [
     {"song_id": 32, "title": "Lamp", "plays": 3400, "by": {"name": "Bo"}},
     {"song_id": 33, "title": "Lamp", "plays": 5600, "by": {"name": "Cy"}},
 ]
-CODE = Code(
+CODE = CodeSyntax(
     call="apis.{tool}({arguments})",
     setup={"word": 'word = apis.me.word()["word"]', "m_token": "m_token = apis.m.login(word=word)"},
     arguments={"m.like": {"token": "m_token"}, "m.songs": {"limit": "20"}},
@@ -74,7 +74,7 @@ def slice_of(steps: list[Step], known: dict[str, Tool], opened: Opened = Opened(
     exploration = Exploration(id="e", env="x", mode="curious", start=Start("default"), steps=steps)
     read = trace(exploration, opened, known)
     results = {
-        n: Result(observation=step.observation, effects=step.effects)
+        n: ActionResult(observation=step.observation, effects=step.effects)
         for n, step in enumerate(steps)
     }
     found = Slice(

@@ -9,7 +9,7 @@ from abstraction_support import execute, noisy
 from coevolve.abstraction.abstract import abstract
 from coevolve.abstraction.goals import GOALS_PER_TOOL
 from coevolve.environments.client import Pool
-from coevolve.environments.replay import Job, outcome, replay
+from coevolve.environments.replay import ReplayJob, effects_digest, replay
 from coevolve.records import Call
 
 
@@ -46,8 +46,8 @@ def test_noise_is_removed_and_the_request_found(desk, own):
             assert found.solution == task.solution
             assert plain(found.query) == plain(task.query)
             assert found.kind == task.kind
-            job = Job(task.start, task.solution)
-            assert found.effects == outcome(desk.tools, job, replay(desk, [job])[0])
+            job = ReplayJob(task.start, task.solution)
+            assert found.effects == effects_digest(desk.tools, job, replay(desk, [job])[0])
 
 
 def test_every_call_of_a_solution_is_needed(desk, own):
@@ -58,9 +58,9 @@ def test_every_call_of_a_solution_is_needed(desk, own):
         for place, call in enumerate(calls):
             if call.tool.partition(".")[2] in ("find", "read"):
                 continue
-            job = Job(task.start, [calls[:place] + calls[place + 1 :]])
+            job = ReplayJob(task.start, [calls[:place] + calls[place + 1 :]])
             (episode,) = replay(desk, [job])
-            assert episode.failure or outcome(desk.tools, job, episode) != task.effects, (
+            assert episode.failure or effects_digest(desk.tools, job, episode) != task.effects, (
                 task.query,
                 call,
             )
@@ -94,7 +94,7 @@ def read_of(desk, start, app, owner):
     """Reading a note in a start state, and answering with it; None where that record does not exist."""
     (parameter,) = desk.tools[f"{app}.read"].parameters["required"]
     read = Call(f"{app}.read", {parameter: owner})
-    (episode,) = replay(desk, [Job(start, [[read]])])
+    (episode,) = replay(desk, [ReplayJob(start, [[read]])])
     if episode.failure:
         return None
     return [read, Call("desk.answer", {"text": json.loads(episode.flat[0].observation)["text"]})]

@@ -16,7 +16,7 @@ from shopper_model import obedient, shopper
 
 from coevolve.abstraction.model_writer import ModelWriter, write
 from coevolve.environments.client import Pool
-from coevolve.environments.replay import Job, outcome, replay
+from coevolve.environments.replay import ReplayJob, effects_digest, replay
 from coevolve.models.service import Models, Options
 from coevolve.records import UNSET, Call, Context, Start, Task
 from coevolve.runs import Journal
@@ -101,8 +101,8 @@ def test_a_grounded_proposal_becomes_a_task(tmp_path):
     )
     assert task.author.composed == 0 and task.origin.mode == "random" and task.origin.iteration == 2
     with Pool(SHOP) as pool:
-        job = Job(task.start, task.solution)
-        assert task.effects == outcome(pool.tools, job, replay(pool, [job])[0])
+        job = ReplayJob(task.start, task.solution)
+        assert task.effects == effects_digest(pool.tools, job, replay(pool, [job])[0])
 
 
 def test_a_task_without_a_model_has_no_author():

@@ -9,7 +9,7 @@ from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import Trace
 from coevolve.abstraction.turns import Turn
 from coevolve.abstraction.writers import LONGEST, Unsayable, Writer
-from coevolve.environments.protocol import Language, Opened, Result, Tool
+from coevolve.environments.protocol import ActionResult, Language, Opened, Tool
 from coevolve.provenance import Source
 from coevolve.records import Call, Start, Step
 
@@ -31,7 +31,7 @@ def request(tools, calls, links=None, observations=None, clauses=None):
     ]
     links = [(links or {}).get(i, {}) for i in range(len(calls))]
     trace = Trace(Start("s"), Opened(), steps, links, [None] * len(calls), [True] * len(calls))
-    results = {i: Result(observation=step.observation) for i, step in enumerate(steps)}
+    results = {i: ActionResult(observation=step.observation) for i, step in enumerate(steps)}
     found = Slice((len(calls) - 1,), frozenset(), dict(enumerate(calls)), results)
     writer = Writer(trace, {t.name: t for t in tools}, found, random.Random("words"))
     return writer.request(Turn(list(range(len(calls))), clauses or [len(calls) - 1]))

@@ -19,8 +19,8 @@ from coevolve.agents.drivers import ProgramPolicy
 from coevolve.agents.prompts.styles import style
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
-from coevolve.environments.programs import literal, of_calls, program
-from coevolve.environments.protocol import Code, Tool
+from coevolve.environments.programs import program, program_of_calls, python_literal
+from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call, Start, Task, Verifier, task_id
 from coevolve.signals.patterns import called_tools
@@ -169,7 +169,7 @@ def test_calls_are_found_below_a_deep_expression():
     assert api_calls(code) == ["a.f", "a.g", "a.i", "b.h"]
 
 
-LIBRARY = Code(
+LIBRARY = CodeSyntax(
     call="apis.{tool}({arguments})",
     setup={
         "p": "p = apis.me.passwords()",
@@ -185,7 +185,7 @@ LIBRARY = Code(
 def test_calls_become_a_program_with_its_setup_and_its_end():
     """Only the setup that is needed, in its own order; text in arguments never becomes code."""
     text = 'a"b\\\n{p} q'
-    lines = of_calls(
+    lines = program_of_calls(
         LIBRARY, [Call("a.write", {"text": text, "on": [True, None, 1.5]}), Call("b.look")]
     ).split("\n")
     assert lines[:2] == ["p = apis.me.passwords()", "a_token = apis.a.login(password=p)"]
@@ -194,14 +194,16 @@ def test_calls_become_a_program_with_its_setup_and_its_end():
         "print(apis.b.look())",
         "apis.me.finish()",
     ]
-    assert of_calls(LIBRARY, [Call("me.finish", {"answer": 3})]) == "apis.me.finish(answer=3)"
+    assert (
+        program_of_calls(LIBRARY, [Call("me.finish", {"answer": 3})]) == "apis.me.finish(answer=3)"
+    )
     assert program(LIBRARY, ['x = "a_token"'], ended=True) == 'x = "a_token"'
 
 
 @pytest.mark.parametrize("value", ["", "ü\u2028\t\"'", -1.5, True, None, [], {"a": ["b"]}])
 def test_a_literal_is_the_value(value):
     """Python reads back what was written."""
-    assert ast.literal_eval(literal(value)) == value
+    assert ast.literal_eval(python_literal(value)) == value
 
 
 def task(*code: str) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coevolve.agents.code.words import unsaid
-from coevolve.environments.protocol import Code, Tool
+from coevolve.environments.protocol import CodeSyntax, Tool
 
 KNOWN = ("to", "note", "amount", "query", "private")
 SCHEMA = {"type": "object", "properties": {name: {} for name in KNOWN}}
@@ -82,7 +82,7 @@ def test_nobody_could_know(code):
 
 def test_what_the_environment_adds_is_free():
     """Arguments of the environment's own style, as they stand there; others of the same name are not."""
-    style = Code(arguments={"v.find": {"size": "50"}}, ends=["me.done"])
+    style = CodeSyntax(arguments={"v.find": {"size": "50"}}, ends=["me.done"])
     assert unsaid('apis.me.done(status="success")', TOOLS, "Pay.", style) is None
     assert unsaid('apis.v.find(status="open")', TOOLS, "Pay.", style)
     assert unsaid("apis.v.find(size=50)", TOOLS, "Pay.", style) is None

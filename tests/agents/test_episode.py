@@ -8,7 +8,7 @@ import pytest
 
 from coevolve.agents.actions.replies import to_message, to_text
 from coevolve.agents.episode import Episode, Reply
-from coevolve.environments.protocol import Graded, Limits, Opened, Result
+from coevolve.environments.protocol import ActionResult, EpisodeLimits, Graded, Opened
 from coevolve.records import Call, Start, Task
 
 LOOK = Call("look", {"at": "x"})
@@ -22,7 +22,7 @@ def act(*calls):
     return say("".join(map(to_text, calls)))
 
 
-def opened(limits=Limits(), turns=2, observation=""):
+def opened(limits=EpisodeLimits(), turns=2, observation=""):
     task = Task(id="t", env="e", query=[f"do {n}" for n in range(turns)], start=Start(name="s"))
     episode = Episode(task, limits, key="k", group="g", sample=3)
     episode.open(SimpleNamespace(opened=Opened(observation=observation)))
@@ -33,7 +33,7 @@ def run(episode, reply, **result):
     """One reply whose actions all get the same result."""
     actions = episode.reply(reply)
     if actions:
-        episode.observe([Result(observation="seen", **result) for _ in actions])
+        episode.observe([ActionResult(observation="seen", **result) for _ in actions])
     return actions
 
 
@@ -84,7 +84,7 @@ def test_unreadable_openai_message_answers_every_call():
 @pytest.mark.parametrize("calls", [1, 3])
 def test_episode_cap(calls):
     """Exactly `max_steps` actions run; wanting more stops the episode, whose verdict still counts."""
-    episode = opened(Limits(max_steps=4))
+    episode = opened(EpisodeLimits(max_steps=4))
     ran = 0
     while not episode.done:
         ran += len(run(episode, act(*[LOOK] * calls)))
@@ -95,7 +95,7 @@ def test_episode_cap(calls):
 
 def test_the_last_allowed_action_may_be_followed_by_the_end():
     """A policy that uses every step and then says so is done, not stopped."""
-    episode = opened(Limits(max_steps=2), turns=1)
+    episode = opened(EpisodeLimits(max_steps=2), turns=1)
     run(episode, act(LOOK))
     run(episode, act(LOOK))
     run(episode, say("done"))
@@ -105,7 +105,7 @@ def test_the_last_allowed_action_may_be_followed_by_the_end():
 def test_turn_cap_fails_the_episode():
     """More acting replies in one user turn than the environment allows are a failure whatever the state says; how many calls
     a reply makes does not matter, and turns count anew."""
-    episode = opened(Limits(max_steps=30, max_steps_per_turn=2))
+    episode = opened(EpisodeLimits(max_steps=30, max_steps_per_turn=2))
     run(episode, act(LOOK, LOOK))
     run(episode, act(LOOK, LOOK, LOOK))
     run(episode, say("done"))
@@ -123,7 +123,7 @@ def test_turn_cap_fails_the_episode():
 
 def test_misread_replies_meet_the_cap():
     """A policy that babbles brackets for ever is stopped."""
-    episode = opened(Limits(max_steps=3))
+    episode = opened(EpisodeLimits(max_steps=3))
     while not episode.done:
         run(episode, say("{"))
     assert episode.stop_reason == "max_steps" and len(record(episode).steps) == 3
@@ -135,7 +135,10 @@ def test_fatal_result_is_the_policys_fault():
     actions = episode.reply(act(LOOK, LOOK, LOOK))
     assert len(actions) == 3
     episode.observe(
-        [Result(observation="ok"), Result(observation="boom", error="timeout", fatal="timeout")]
+        [
+            ActionResult(observation="ok"),
+            ActionResult(observation="boom", error="timeout", fatal="timeout"),
+        ]
     )
     assert (episode.stop_reason, episode.error, episode.gradable) == (
         "policy_fault",

@@ -16,7 +16,7 @@ from coevolve.agents.episode import Episode, Reply
 from coevolve.agents.prompts.styles import STYLES, style
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
-from coevolve.environments.protocol import Limits, Opened, Tool
+from coevolve.environments.protocol import EpisodeLimits, Opened, Tool
 from coevolve.errors import UsageError
 from coevolve.models.service import Models, Options
 from coevolve.models.transformers_lm import LocalModel
@@ -175,7 +175,7 @@ def hint(name: str, message: dict, *, retold: bool = False) -> str:
     """What answers a reply that cannot be read, under a style."""
     episode = Episode(
         Task(id="t", env="e", query=["first"], start=Start()),
-        Limits(),
+        EpisodeLimits(),
         tools=TOOLS,
         style=style(name),
     )
@@ -216,7 +216,7 @@ def test_tools_of_a_later_turn(name):
     task = Task(id="t", env="e", query=["first", "second"], start=Start())
     messages = {}
     for retold in (False, True):
-        episode = Episode(task, Limits(), tools=TOOLS, style=style(name))
+        episode = Episode(task, EpisodeLimits(), tools=TOOLS, style=style(name))
         episode.retold = retold
         episode.open(SimpleNamespace(opened=Opened(tools=["look"], later={"1": ["take"]})))
         assert episode.offered() == ["look"] and "does take" not in str(episode.messages)

@@ -18,7 +18,7 @@ from typing import Any
 
 from coevolve.agents.code.calls import api_calls
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.replay import Episode, Job, replay
+from coevolve.environments.replay import ReplayedEpisode, ReplayJob, replay
 from coevolve.jsonl import read
 from coevolve.records import Task
 
@@ -28,7 +28,7 @@ ENDED = "supervisor.Task"
 
 def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
     """The figures; `pool` is a running one of appworld."""
-    episodes = replay(pool, [Job(task.start, task.solution, task) for task in tasks])
+    episodes = replay(pool, [ReplayJob(task.start, task.solution, task) for task in tasks])
     if faults := [episode.message for episode in episodes if isinstance(episode, Fault)]:
         raise SystemExit(f"the environment failed: {faults[0]}")
     used = [called(task) for task in tasks]
@@ -61,7 +61,7 @@ def called(task: Task) -> list[str]:
     return [name for name in names if name.partition(".")[2] not in TECHNICAL]
 
 
-def effects(episode: Episode) -> set[str]:
+def effects(episode: ReplayedEpisode) -> set[str]:
     return {
         f"{e.entity} {e.op}" for result in episode.flat for e in result.effects if e.entity != ENDED
     }

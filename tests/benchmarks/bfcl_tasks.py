@@ -21,7 +21,7 @@ from typing import Any
 
 from coevolve.environments import install
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.replay import Job, replay
+from coevolve.environments.replay import ReplayJob, replay
 from coevolve.jsonl import read
 from coevolve.provenance import at, sources
 from coevolve.records import Task, canonical
@@ -58,7 +58,7 @@ def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
 
 def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bool]:
     """Per task, whether a later turn's call takes a value that an earlier turn's output told and no turn of the query says."""
-    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
     found = []
     if faults := [episode.message for episode in episodes if isinstance(episode, Fault)]:
         raise SystemExit(f"the environment failed: {faults[0]}")

@@ -97,13 +97,13 @@ def conversation(number: int) -> tuple[list[dict], list[dict]]:
 
 def ours(url: str, calls: int, concurrency: int) -> tuple[float, float]:
     """Seconds for all calls through `Models`: on the clock and of our CPU."""
-    from coevolve.models.chat import Request
+    from coevolve.models.chat import ChatRequest
     from coevolve.models.service import Models, Options
 
     requests = []
     for number in range(calls):
         messages, tools = conversation(number)
-        requests.append(Request(model="m", messages=messages, tools=tools, temperature=1.0))
+        requests.append(ChatRequest(model="m", messages=messages, tools=tools, temperature=1.0))
     with tempfile.TemporaryDirectory() as folder:
         with Models(
             "bench", Options(base_url=url, journal=folder, concurrency=concurrency)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coevolve.environments.client import Fault, Pool, Session
-from coevolve.environments.protocol import Graded, Result
+from coevolve.environments.client import EnvSession, Fault, Pool
+from coevolve.environments.protocol import ActionResult, Graded
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 LOGIN = """
@@ -30,25 +30,25 @@ def own(pool: Pool, name: str) -> Task:
 
 def opened(
     pool: Pool, name: str = BASE, query: list[str] | None = None, config: bool = False
-) -> Session:
+) -> EnvSession:
     start = Start(config={"base": name}) if config else Start(name=name)
     (session,) = pool.open([start], [query])
     assert not isinstance(session, Fault), session
     return session
 
 
-def act(pool: Pool, session: Session, *actions: Action) -> Result:
+def act(pool: Pool, session: EnvSession, *actions: Action) -> ActionResult:
     """The result of the last action."""
     (answer,) = pool.step([(session, 0, list(actions))])
     assert not isinstance(answer, Fault), answer
     return answer[-1]
 
 
-def call(pool: Pool, session: Session, tool: str, **arguments: Any) -> Result:
+def call(pool: Pool, session: EnvSession, tool: str, **arguments: Any) -> ActionResult:
     return act(pool, session, Call(tool, arguments))
 
 
-def graded(pool: Pool, session: Session, task: Task) -> Graded:
+def graded(pool: Pool, session: EnvSession, task: Task) -> Graded:
     (verdict,) = pool.evaluate([(session, task)])
     assert not isinstance(verdict, Fault), verdict
     return verdict

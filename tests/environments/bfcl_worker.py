@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coevolve.environments.client import Pool, Session
-from coevolve.environments.protocol import Graded, Result
+from coevolve.environments.client import EnvSession, Pool
+from coevolve.environments.protocol import ActionResult, Graded
 from coevolve.records import Call, Start, Task, Verifier, task_id
 
 CLASSES = (
@@ -18,19 +18,21 @@ CLASSES = (
 )
 
 
-def opened(pool: Pool, start: Start) -> Session:
+def opened(pool: Pool, start: Start) -> EnvSession:
     (session,) = pool.open([start])
-    assert isinstance(session, Session), session
+    assert isinstance(session, EnvSession), session
     return session
 
 
-def act(pool: Pool, session: Session, *calls: tuple[str, dict], turn: int = 0) -> list[Result]:
+def act(
+    pool: Pool, session: EnvSession, *calls: tuple[str, dict], turn: int = 0
+) -> list[ActionResult]:
     (results,) = pool.step([(session, turn, [Call(tool, arguments) for tool, arguments in calls])])
     assert isinstance(results, list), results
     return results
 
 
-def graded(pool: Pool, session: Session, task: Task) -> Graded:
+def graded(pool: Pool, session: EnvSession, task: Task) -> Graded:
     (grade,) = pool.evaluate([(session, task)])
     assert isinstance(grade, Graded), grade
     return grade

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from coevolve.agents.episode import refusal
 from coevolve.agents.rollout import make_policy, rollouts
-from coevolve.environments.client import Session
+from coevolve.environments.client import EnvSession
 from coevolve.records import Call, Start
 
 pytestmark = pytest.mark.bfcl
@@ -228,7 +228,7 @@ def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
     ] == [("env_error", False, False), ("done", True, True), ("env_error", False, False)]
     said = "the environment refuses it: open: the official entry multi_turn_base_0 has 4 turns of the user, not"
     assert [refusal(found[0]), refusal(found[2])] == [f"{said} 1", f"{said} 5"]
-    assert isinstance(opened(bfcl, task.start), Session), "exploring it needs no turns"
+    assert isinstance(opened(bfcl, task.start), EnvSession), "exploring it needs no turns"
 
 
 def test_spoiling_the_state_costs_progress(bfcl):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coevolve.environments import registry
-from coevolve.environments.client import Fault, Pool, Session
+from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import Graded
 from coevolve.errors import MissingDependency, Unreachable, UsageError
 from coevolve.records import Call, Start, Task, Verifier, task_id
@@ -29,7 +29,7 @@ def task(tags: list[str] | None = None) -> Task:
     return Task(id="x", env="strange", query=["q"], start=START, tags=tags or [])
 
 
-def observe(pool: Pool, session: Session, *calls: Call) -> list[str] | Fault:
+def observe(pool: Pool, session: EnvSession, *calls: Call) -> list[str] | Fault:
     (answer,) = pool.step([(session, 0, list(calls))])
     return answer if isinstance(answer, Fault) else [result.observation for result in answer]
 

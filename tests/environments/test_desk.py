@@ -16,7 +16,7 @@ from statistics import median
 import msgspec
 import pytest
 
-from coevolve.environments.protocol import Description, Graded, Opened, Result, Tool
+from coevolve.environments.protocol import ActionResult, Description, Graded, Opened, Tool
 from coevolve.environments.workers import launch
 from coevolve.records import Task
 
@@ -49,13 +49,13 @@ class Worker:
         msgspec.convert(self.result(op="open", session=session, start=start), Opened)
         return session
 
-    def step(self, session: str, *actions: object) -> list[Result]:
+    def step(self, session: str, *actions: object) -> list[ActionResult]:
         reply = self.result(
             op="step", steps=[{"session": session, "turn": 0, "actions": list(actions)}]
         )
-        return msgspec.convert(reply["results"][0], list[Result])
+        return msgspec.convert(reply["results"][0], list[ActionResult])
 
-    def run(self, task: dict, *actions: object) -> tuple[list[Result], Graded]:
+    def run(self, task: dict, *actions: object) -> tuple[list[ActionResult], Graded]:
         session = self.open(task["start"])
         results = self.step(session, *actions)
         graded = msgspec.convert(self.result(op="evaluate", session=session, task=task), Graded)

@@ -52,7 +52,9 @@ def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
-    monkeypatch.setitem(install.RECIPES, "tiny", install.Recipe("tiny", "1", ("tiny-thing==1.0",)))
+    monkeypatch.setitem(
+        install.RECIPES, "tiny", install.InstallRecipe("tiny", "1", ("tiny-thing==1.0",))
+    )
     return tmp_path / "home"
 
 
@@ -117,5 +119,7 @@ def test_another_recipe_is_another_installation(home, monkeypatch):
         '{"version":"1","requirements":["tiny-thing==1.0"]}'
     )
     assert install.installed("tiny")
-    monkeypatch.setitem(install.RECIPES, "tiny", install.Recipe("tiny", "1", ("tiny-thing==1.1",)))
+    monkeypatch.setitem(
+        install.RECIPES, "tiny", install.InstallRecipe("tiny", "1", ("tiny-thing==1.1",))
+    )
     assert not install.installed("tiny")

@@ -246,7 +246,7 @@ def test_faults_of_the_environment_are_dropped_and_counted(lab):
     with Pool(lab("flaky")) as pool:
         tally = Tally()
         found = list(explore([], pool, Settings("curious", episodes=24, steps=5), tally=tally))
-    assert 0 < tally.losses.lost <= 4 and len(found) == 24 - tally.losses.lost
+    assert 0 < tally.env_faults.lost <= 4 and len(found) == 24 - tally.env_faults.lost
     with (
         Pool(lab("broken")) as pool,
         pytest.raises(

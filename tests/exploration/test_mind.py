@@ -25,8 +25,8 @@ from coevolve.exploration.explore import MIND_BLOCK, Tally, explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.mind import Mind
 from coevolve.exploration.plans import Plan, Settings
-from coevolve.models.chat import Reply
-from coevolve.models.prompts import load
+from coevolve.models.chat import ChatReply
+from coevolve.models.prompt_templates import load
 from coevolve.models.service import Models, Options
 from coevolve.records import Call, Context, Signal, Start, Statistic, Step, Task, Trajectory
 
@@ -125,7 +125,7 @@ def test_nothing_of_the_environment_stands_outside_the_fences(tmp_path):
     with Pool(SHOP) as pool:
         talk = Conversation(plan, opened, Memory(pool.tools), False, random.Random(0))
     talk.open(load("explore"), 5)
-    talk.take(Reply(tool_calls=call("price", {"item": "tea"})["tool_calls"]))
+    talk.take(ChatReply(tool_calls=call("price", {"item": "tea"})["tool_calls"]))
     talk.observe(
         load("observe"), Step(0, Call("price", {"item": "tea"}), order, order, state="t"), 4
     )
@@ -275,7 +275,7 @@ def test_names_that_are_sentences_stay_out_of_the_instructions(tmp_path):
         talk = Conversation(plan, Opened(state="s"), Memory(pool.tools), False, random.Random(0))
     talk.open(load("explore"), 5)
     for arguments in ({order: "tea"}, {"item": "tea"}):
-        talk.take(Reply(tool_calls=call("price", arguments)["tool_calls"]))
+        talk.take(ChatReply(tool_calls=call("price", arguments)["tool_calls"]))
         talk.observe(load("observe"), Step(0, Call("price", arguments), "{}"), 4)
     assert (
         "ORDER" not in talk.messages[-1]["content"]

@@ -2,13 +2,15 @@
 
 import sys
 
-from coevolve.models.chat import Request
+from coevolve.models.chat import ChatRequest
 from coevolve.models.service import Models, Options
 
 
 async def one(models: Models, number: int) -> str:
     return (
-        await models.chat(Request(model="m", messages=[{"role": "user", "content": str(number)}]))
+        await models.chat(
+            ChatRequest(model="m", messages=[{"role": "user", "content": str(number)}])
+        )
     ).text
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from coevolve.models.chat import UNANSWERED, BadReply, Reply, Request, reply
+from coevolve.models.chat import UNANSWERED, BadReply, ChatReply, ChatRequest, read_reply
 from coevolve.records import Usage
 
 
@@ -43,13 +43,13 @@ def body(finish="stop", usage=None, **message) -> bytes:
 )
 def test_text_and_reasoning(message, text, reasoning):
     """Reasoning comes from its field or from a leading block; nothing else is cut out of a text."""
-    said = reply(body(**message))
+    said = read_reply(body(**message))
     assert (said.text, said.reasoning) == (text, reasoning)
 
 
 def test_thinking_that_was_cut_off_is_no_text():
     """A reply that spent its tokens on thinking is truncated, and says nothing."""
-    said = reply(body("length", content="<think>so much to"))
+    said = read_reply(body("length", content="<think>so much to"))
     assert said.truncated and said.text == "" and said.reasoning == "so much to"
 
 
@@ -60,7 +60,7 @@ def test_tool_calls():
         {"function": {"name": "show", "arguments": {"y": 2}}},
         {"function": {"name": "other", "arguments": None}},
     ]
-    said = reply(body("tool_calls", content=None, tool_calls=calls), {"farm__set": "farm.set"})
+    said = read_reply(body("tool_calls", content=None, tool_calls=calls), {"farm__set": "farm.set"})
     assert [c["function"]["name"] for c in said.tool_calls] == ["farm.set", "show", "other"]
     assert [c["function"]["arguments"] for c in said.tool_calls] == ['{"x": 1}', '{"y": 2}', ""]
     assert len({c["id"] for c in said.tool_calls}) == 3
@@ -74,10 +74,10 @@ def test_usage():
         "completion_tokens": 3,
         "prompt_tokens_details": {"cached_tokens": 8},
     }
-    said = reply(body(content="x", usage=usage))
+    said = read_reply(body(content="x", usage=usage))
     assert (said.usage, said.cached_tokens) == (Usage(10, 3), 8)
     for usage in (None, {"prompt_tokens": None}, {"prompt_tokens_details": None}):
-        assert reply(body(content="x", usage=usage)).usage == Usage()
+        assert read_reply(body(content="x", usage=usage)).usage == Usage()
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_usage():
 def test_no_reply(answer, says):
     """An answer without text, calls and reasoning is an error that says what it was."""
     with pytest.raises(BadReply, match=says) as caught:
-        reply(answer)
+        read_reply(answer)
     assert str(caught.value).startswith(UNANSWERED)
 
 
 def test_silence_is_a_reply_where_the_request_says_so():
     """Empty and ended by the model: a policy's reply. What a filter or a broken server left empty is none."""
     for content in ("", None):
-        said = reply(body(content=content), may_be_silent=True)
+        said = read_reply(body(content=content), may_be_silent=True)
         assert (said.text, said.reasoning, said.tool_calls, said.truncated) == ("", "", [], False)
     for answer in (
         b'{"choices": []}',
@@ -113,8 +113,8 @@ def test_silence_is_a_reply_where_the_request_says_so():
         b'{"choices": [{"message": null}]}',
     ):
         with pytest.raises(BadReply):
-            reply(answer, may_be_silent=True)
-    asked = Request(model="m", messages=[])
+            read_reply(answer, may_be_silent=True)
+    asked = ChatRequest(model="m", messages=[])
     assert asked.key() == replace(asked, may_be_silent=True).key()
 
 
@@ -124,13 +124,13 @@ def test_reasoning_alone_is_a_reply():
         {"content": "<think>only this</think>"},
         {"content": None, "reasoning_content": "only this"},
     ):
-        said = reply(body(**message))
+        said = read_reply(body(**message))
         assert (said.text, said.reasoning, said.tool_calls) == ("", "only this", [])
 
 
 def test_reasoning_that_never_ends_stays_in_the_text():
     """Not cut off and not closed: what follows the mark is for the parser to judge."""
-    said = reply(body(content="<think>so much to {}"))
+    said = read_reply(body(content="<think>so much to {}"))
     assert (said.text, said.reasoning, said.truncated) == ("<think>so much to {}", "", False)
 
 
@@ -162,10 +162,10 @@ ODD = {
 def test_odd_messages_are_replies(name):
     """A readable call is one; what no server would take back is text in tags; nothing of it is an error, and all can be kept."""
     message, text, calls = ODD[name]
-    said = reply(body(**message))
+    said = read_reply(body(**message))
     assert said.text == text
     assert [(c["function"]["name"], c["function"]["arguments"]) for c in said.tool_calls] == calls
-    assert msgspec.json.decode(msgspec.json.encode(said), type=Reply) == said
+    assert msgspec.json.decode(msgspec.json.encode(said), type=ChatReply) == said
     for call in said.tool_calls:
         assert isinstance(json.loads(call["function"]["arguments"]), dict) and isinstance(
             call["id"], str
@@ -177,12 +177,12 @@ def test_odd_messages_are_replies(name):
 )
 def test_odd_usage_loses_no_reply(usage):
     """Tokens that are no numbers count as none."""
-    assert reply(body(content="x", usage=usage)).usage in (Usage(), Usage(2, 0))
+    assert read_reply(body(content="x", usage=usage)).usage in (Usage(), Usage(2, 0))
 
 
 def test_the_key_is_all_that_decides_the_answer():
     """Each part of a request changes its key, and the order of a dictionary doesn't."""
-    request = Request(model="m", messages=[{"role": "user", "content": "hi"}])
+    request = ChatRequest(model="m", messages=[{"role": "user", "content": "hi"}])
     others = [
         replace(request, model="n"),
         replace(request, messages=[{"role": "user", "content": "ho"}]),

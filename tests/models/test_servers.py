@@ -18,8 +18,8 @@ import pytest
 from scripted_server import Fault, ScriptedServer
 
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
-from coevolve.models.attempts import MOST_BYTES, cause
-from coevolve.models.chat import BadReply, Reply, Request
+from coevolve.models.chat import BadReply, ChatReply, ChatRequest
+from coevolve.models.http_client import MAX_BYTES, root_cause
 from coevolve.models.service import Models, Options
 
 NOBODY = "http://127.0.0.1:9/v1"
@@ -41,14 +41,14 @@ def bare(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def ask(url: str, tmp_path: Path, retries: int = 4, **options) -> Reply:
+def ask(url: str, tmp_path: Path, retries: int = 4, **options) -> ChatReply:
     """One question to the server; fails as the command would."""
     with Models("s", Options(base_url=url, journal=str(tmp_path / "journal"), **options)) as models:
         for server in models._client._servers:
             for client in server.clients:
                 client.max_retries = retries
         (found,) = models.each(
-            [Request(model="m", messages=[{"role": "user", "content": "hello"}])], models.chat
+            [ChatRequest(model="m", messages=[{"role": "user", "content": "hello"}])], models.chat
         )
         return found
 
@@ -261,9 +261,9 @@ def test_of_several_attempts_at_a_connection_the_first_tells_the_cause():
     error.__cause__.__cause__ = ExceptionGroup(
         "two", [OSError(errno.EHOSTUNREACH, "::1"), OSError(errno.EPERM, "no")]
     )
-    assert cause(error) == os.strerror(errno.EHOSTUNREACH)
+    assert root_cause(error) == os.strerror(errno.EHOSTUNREACH)
     error.__cause__ = ValueError("no words of the system's")
-    assert cause(error) == "no words of the system's"
+    assert root_cause(error) == "no words of the system's"
 
 
 def test_of_several_servers_the_dead_one_is_named(tmp_path):
@@ -271,7 +271,7 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
 
     async def one(number: int) -> str:
         message = {"role": "user", "content": "hello"}
-        return (await models.chat(Request(model="m", messages=[message], sample=number))).text
+        return (await models.chat(ChatRequest(model="m", messages=[message], sample=number))).text
 
     with ScriptedServer(lambda _: "hello") as server, pytest.raises(Unreachable) as caught:
         with Models(
@@ -286,7 +286,7 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_an_answer_without_end_is_lost_and_not_read(tmp_path, packed):
     """Asked once, read up to the bound, packed or not: no memory, journal or conversation holds it."""
-    text = "word " * (MOST_BYTES // 5 + 1)
+    text = "word " * (MAX_BYTES // 5 + 1)
     body = json.dumps(
         {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
     ).encode()
@@ -333,7 +333,7 @@ def test_the_text_of_a_redirect_is_not_read(tmp_path):
 
 def test_an_error_without_end_is_said_in_a_line(tmp_path):
     """Its beginning."""
-    with ScriptedServer(lambda _: Fault(422, message="no " * MOST_BYTES)) as server:
+    with ScriptedServer(lambda _: Fault(422, message="no " * MAX_BYTES)) as server:
         with pytest.raises(
             CoevolveError, match="refuses the request .HTTP 422.: .*no no no"
         ) as caught:

@@ -30,14 +30,14 @@ from scripted_server import (
 )
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
-from coevolve.models.chat import BadReply, Full, Rejected, Request
-from coevolve.models.service import OURS, Models, Options
+from coevolve.models.chat import AnswerRejected, BadReply, ChatRequest, ContextFull
+from coevolve.models.service import RESERVED_FIELDS, Models, Options
 from coevolve.models.spending import Limits, Price
 from coevolve.records import Usage
 
 
-def question(text: object, **options) -> Request:
-    return Request(model="m", messages=[{"role": "user", "content": str(text)}], **options)
+def question(text: object, **options) -> ChatRequest:
+    return ChatRequest(model="m", messages=[{"role": "user", "content": str(text)}], **options)
 
 
 def echo(request: dict) -> str:
@@ -202,7 +202,7 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
             "HTTP 429 from model m: it asks to be left alone for [67]... seconds: scripted",
         ),
         (Fault(422), CoevolveError, "refuses the request .HTTP 422.: scripted"),
-        (Fault(400, message="maximum context length is 3"), Full, "context"),
+        (Fault(400, message="maximum context length is 3"), ContextFull, "context"),
     ],
 )
 def test_lasting_faults_end_the_stage(journal, monkeypatch, fault, error, says):
@@ -417,7 +417,7 @@ def test_reasoning_is_kept_and_not_sent_back(journal, field):
         (entry,) = lines(journal)
         assert first.reasoning == entry["reply"]["reasoning"] == "a thought" and first.text == "yes"
         more = [*question("well?").messages, first.message, {"role": "user", "content": "sure?"}]
-        list(models.each([Request(model="m", messages=more)], models.chat))
+        list(models.each([ChatRequest(model="m", messages=more)], models.chat))
         assert (
             "a thought" not in json.dumps(server.requests)
             and server.requests[1]["messages"][1]["content"] == "yes"
@@ -516,7 +516,7 @@ def test_what_a_server_counts_is_not_estimated(journal):
     assert Price(prompt=2, cached=1, completion=3).of(Usage(10, 2), 99) == (10 * 1 + 2 * 3) / 1e6
 
 
-@pytest.mark.parametrize("field", OURS)
+@pytest.mark.parametrize("field", RESERVED_FIELDS)
 @pytest.mark.parametrize("value", [None, "x"])
 def test_extra_fields_are_not_the_stages_own(journal, field, value):
     """Model, messages, tools, n and stream are neither set nor removed by --request-extra."""
@@ -575,7 +575,7 @@ def test_structured_answers(journal):
     async def one(models, text):
         try:
             return await models.ask(question(text), Idea)
-        except Rejected as error:
+        except AnswerRejected as error:
             return error
 
     with ScriptedServer(answer) as server:
@@ -629,7 +629,7 @@ def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
     with ScriptedServer(answer) as server:
         with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
             for messages in (said, [*said, call, {"role": "tool", "content": "b.txt"}]):
-                (said_back,) = models.each([Request(model="m", messages=messages)], models.chat)
+                (said_back,) = models.each([ChatRequest(model="m", messages=messages)], models.chat)
                 assert said_back.text == "done"
         roles = [
             [message["role"] for message in request["messages"]][2::2]

@@ -6,7 +6,7 @@ import pytest
 from scripted_server import ScriptedServer
 
 from coevolve.errors import UsageError
-from coevolve.models.chat import Request
+from coevolve.models.chat import ChatRequest
 from coevolve.models.service import Models, Options
 
 
@@ -14,7 +14,9 @@ def test_a_conversation_stays_with_its_server(tmp_path):
     """Forty conversations of three turns: both servers get some, and each conversation, told by its sample, only one of them."""
 
     async def talk(number: int) -> list[str]:
-        request = Request(model="m", messages=[{"role": "user", "content": "hello"}], sample=number)
+        request = ChatRequest(
+            model="m", messages=[{"role": "user", "content": "hello"}], sample=number
+        )
         for turn in range(3):
             reply = await models.chat(request)
             messages = [
@@ -22,7 +24,7 @@ def test_a_conversation_stays_with_its_server(tmp_path):
                 reply.message,
                 {"role": "user", "content": f"{number}, turn {turn}"},
             ]
-            request = Request(model="m", messages=messages, sample=number)
+            request = ChatRequest(model="m", messages=messages, sample=number)
         return [str(message["content"]) for message in messages if message["role"] == "assistant"]
 
     with ScriptedServer(lambda _: "first") as first, ScriptedServer(lambda _: "second") as second:

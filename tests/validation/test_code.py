@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coevolve.environments.protocol import Code, Description, Language, Opened, Tool
+from coevolve.environments.protocol import CodeSyntax, Description, Language, Opened, Tool
 from coevolve.records import Start, Task
 from coevolve.validation.controls import controls
 from coevolve.validation.gates import _unrelated, unsaid_in_code
@@ -19,7 +19,7 @@ TOOLS = {
     ),
     "v.find": Tool("v.find", "", SCHEMA, app="v", read_only=True),
 }
-CODE = Code(
+CODE = CodeSyntax(
     "apis.{tool}({arguments})",
     {"t": "t = apis.v.login()"},
     {"v.find": {"token": "t"}},
@@ -54,7 +54,7 @@ def test_plain_values_of_a_program_are_said(query, program, said):
     assert (unsaid_in_code(task(query, program), TOOLS) is None) == said
 
 
-def described(code: Code | None = CODE) -> Description:
+def described(code: CodeSyntax | None = CODE) -> Description:
     harmless = [{"tool": "v.find", "arguments": {"query": "x"}}]
     return Description(
         name="x", version="1", tools=[], actions="code", code=code, harmless=harmless

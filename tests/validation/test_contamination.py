@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.environments.pools import Pools
-from coevolve.environments.replay import Job, replay
+from coevolve.environments.replay import ReplayJob, replay
 from coevolve.records import Call, Origin, Start, Task, Verifier
 from coevolve.validation.contamination import HeldOut
 from coevolve.validation.validate import validate
@@ -68,7 +68,7 @@ def touched(held_out: HeldOut, pool: Pool, task: Task) -> str | None:
 
 
 def all_touched(held_out: HeldOut, pool: Pool, tasks: list[Task]) -> list[str | None]:
-    episodes = replay(pool, [Job(task.start, task.solution) for task in tasks])
+    episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
     return [held_out.touches(task, episode) for task, episode in zip(tasks, episodes, strict=True)]
 
 

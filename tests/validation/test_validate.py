@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from coevolve.abstraction.abstract import abstract
 from coevolve.environments.client import Pool
-from coevolve.environments.replay import Job, outcome, replay
+from coevolve.environments.replay import ReplayJob, effects_digest, replay
 from coevolve.errors import Unreachable
 from coevolve.records import Call, Origin, Start, Task, task_id
 from coevolve.runs import Journal
@@ -91,9 +91,9 @@ def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
         kinds.append(kind)
         candidates.append(named(bad if claimed else replace(bad, effects="")))
         changed.append(truth[own.id])
-    jobs = [Job(c.start, c.solution) for c in candidates]
+    jobs = [ReplayJob(c.start, c.solution) for c in candidates]
     outcomes = [
-        outcome(desk.tools, job, episode)
+        effects_digest(desk.tools, job, episode)
         for job, episode in zip(jobs, replay(desk, jobs), strict=True)
     ]
     verdicts = list(validate(candidates, lambda env: desk))

@@ -21,7 +21,7 @@ from typing import Any
 
 from coevolve.agents.code.calls import named_calls, parsed
 from coevolve.environments.numbers import says_number
-from coevolve.environments.protocol import Code, Tool
+from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.environments.said import mentions, said
 
 _TECHNICAL = re.compile(r"page_index|page_limit|sort_by|\w*token")
@@ -52,7 +52,7 @@ class _Hidden(Exception):
 
 
 def unsaid(
-    code: str, tools: Mapping[str, Tool], text: str, style: Code | None = None
+    code: str, tools: Mapping[str, Tool], text: str, style: CodeSyntax | None = None
 ) -> str | None:
     """The first thing that the program says and the text does not, in words; None where all is said. What the environment adds to
     calls by itself (`style`) need not be."""
@@ -60,7 +60,7 @@ def unsaid(
     if tree is None:
         return None
     try:
-        reader = _Reader(tree, tools, text, style or Code())
+        reader = _Reader(tree, tools, text, style or CodeSyntax())
         reader.visit(tree)
     except RecursionError:
         return "what is nested so deeply"
@@ -68,7 +68,7 @@ def unsaid(
 
 
 class _Reader(ast.NodeVisitor):
-    def __init__(self, tree: ast.Module, tools: Mapping[str, Tool], text: str, style: Code):
+    def __init__(self, tree: ast.Module, tools: Mapping[str, Tool], text: str, style: CodeSyntax):
         self._tools, self._text, self._style = tools, text, style
         self._names = named_calls(tree)
         self._bound = _bound(tree)

@@ -3,7 +3,7 @@
     {"step": 3, "tool": "ls", "arguments": {}, "observation": "[\"a.txt\"]", "changed": true}
 
 An observation is a JSON string on its step's own line, so that no text of an environment can pose as another step; what a
-prompt shows of it stands in a fence besides (`models.prompts`). Steps keep their numbers when others are left out. Tokens are
+prompt shows of it stands in a fence besides (`models.prompt_templates`). Steps keep their numbers when others are left out. Tokens are
 estimated at `BYTES_PER_TOKEN` bytes of UTF-8, for a stage knows no tokenizer of the model behind a server.
 """
 

@@ -33,10 +33,10 @@ from coevolve import jsonl
 from coevolve.agents.drivers import advance, finish_all, open_all
 from coevolve.agents.episode import Episode, Reply
 from coevolve.agents.prompts.styles import style
-from coevolve.environments.protocol import Limits
+from coevolve.environments.protocol import EpisodeLimits
 from coevolve.errors import CoevolveError
-from coevolve.models.chat_template import Chat
-from coevolve.models.transformers_lm import Row
+from coevolve.models.chat_template import ChatTemplate
+from coevolve.models.transformers_lm import TokenRow
 from coevolve.records import Rollout, Task, Usage
 from coevolve.training.verl.environment import Environment
 from coevolve.training.verl.files import Files, Job
@@ -91,7 +91,7 @@ class _Episode:
 
     def __init__(self, episode: Episode):
         self.episode = episode
-        self.row = Row([], [], [])
+        self.row = TokenRow([], [], [])
         self.prompt = 0
         self.calls: list[Future] = []
         self.policy = self.environment = 0.0
@@ -112,7 +112,7 @@ class Player:
 
     def __init__(self, job: Job, tokenizer: PreTrainedTokenizerBase, stops: set[int]):
         self._job, self._style = job, style(job.prompt)
-        self.chat = Chat(tokenizer, self._style.render)
+        self.chat = ChatTemplate(tokenizer, self._style.render)
         self.stops = stops | {self.chat.end}
         self._environment = Environment(job, self._style)
         self._writing = threading.Lock()
@@ -160,7 +160,9 @@ class Player:
         sample = again * job.samples + place.session
         group = f"{place.iteration}-{place.step}-{task.id}" + (f"-{again}" if again else "")
         key = f"{job.seed}-{place.step}-{task.id}-{sample}"
-        return Episode(task, Limits(), key=key, group=group, sample=sample, style=self._style)
+        return Episode(
+            task, EpisodeLimits(), key=key, group=group, sample=sample, style=self._style
+        )
 
     async def _play(self, made: _Episode, pool: Pool, generate: Generate) -> None:
         episode = made.episode

@@ -19,8 +19,8 @@ from verl.workers.rollout import base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-from coevolve.models.chat import Full
-from coevolve.models.transformers_lm import LocalModel, Row
+from coevolve.models.chat import ContextFull
+from coevolve.models.transformers_lm import LocalModel, TokenRow
 from coevolve.training.verl.openai_server import serve
 from coevolve.training.verl.own import CPU_ROLLOUT
 
@@ -68,7 +68,7 @@ class Engine:
         image_data: None = None,
         video_data: None = None,
     ) -> TokenOutput:
-        """One reply in tokens, as verl asks for it. Raises Full where no token fits."""
+        """One reply in tokens, as verl asks for it. Raises ContextFull where no token fits."""
         row, version = await self.ask(
             list(prompt_ids),
             sampling_params.get("key") or request_id,
@@ -84,10 +84,10 @@ class Engine:
 
     async def ask(
         self, prompt: list[int], key: str | None, temperature: float, most: int
-    ) -> tuple[Row, int | None]:
-        """The reply's own tokens, and the version of the weights that gave them. Raises Full where no token fits."""
+    ) -> tuple[TokenRow, int | None]:
+        """The reply's own tokens, and the version of the weights that gave them. Raises ContextFull where no token fits."""
         if len(prompt) >= self.model.max_tokens:
-            raise Full(
+            raise ContextFull(
                 f"the prompt is {len(prompt)} tokens, and the maximum context is {self.model.max_tokens}"
             )
         answer = asyncio.get_running_loop().create_future()
@@ -117,7 +117,7 @@ class Engine:
                 else:
                     asked.answer.set_result(row)
 
-    def _sample(self, batch: list[Asked]) -> list[tuple[Row, int | None]]:
+    def _sample(self, batch: list[Asked]) -> list[tuple[TokenRow, int | None]]:
         """A reply that ran on beyond its limit is cut there: what a limit ends is the beginning of what none ends."""
         with self._weights:
             model, version = self.model, self._version
@@ -168,10 +168,10 @@ class Engine:
         """See `start_profile`."""
 
 
-def _own(row: Row, asked: Asked) -> Row:
+def _own(row: TokenRow, asked: Asked) -> TokenRow:
     """The reply within its limit, without the prompt."""
     part = slice(len(asked.prompt), len(asked.prompt) + asked.most)
-    return Row(row.token_ids[part], row.mask[part], row.logprobs[part])
+    return TokenRow(row.token_ids[part], row.mask[part], row.logprobs[part])
 
 
 class Replica(RolloutReplica):

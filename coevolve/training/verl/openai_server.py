@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 from starlette.exceptions import HTTPException
 
 from coevolve.errors import CoevolveError, UsageError
-from coevolve.models.chat import Full
+from coevolve.models.chat import ContextFull
 
 if TYPE_CHECKING:
     from coevolve.training.verl.hf_rollout import Engine
@@ -108,7 +108,7 @@ def app(engine: Engine) -> FastAPI:
             return JSONResponse(await _complete(engine, asked, prompt))
         except NoSuchModel as error:
             return _refusal(404, str(error), "model_not_found")
-        except Full as error:
+        except ContextFull as error:
             return _refusal(
                 400,
                 f"This model's maximum context length is exceeded: {error}",
@@ -129,7 +129,7 @@ def app(engine: Engine) -> FastAPI:
 
 
 def _request(engine: Engine, body: bytes) -> tuple[Asked, list[int]]:
-    """What is asked, and the prompt's token ids. Raises UsageError, NoSuchModel, and Full where prompt and reply do not fit."""
+    """What is asked, and the prompt's token ids. Raises UsageError, NoSuchModel, and ContextFull where prompt and reply do not fit."""
     try:
         raw = msgspec.json.decode(body)
         asked = msgspec.convert(raw, Asked)
@@ -154,7 +154,7 @@ def _request(engine: Engine, body: bytes) -> tuple[Asked, list[int]]:
         raise UsageError(f"the chat template cannot show this conversation: {error!r}") from error
     wanted, context = _limit(asked), engine.model.max_tokens
     if wanted and len(prompt) + wanted > context:
-        raise Full(
+        raise ContextFull(
             f"the prompt is {len(prompt)} tokens, {wanted} more are asked for, and the context is {context}"
         )
     return asked, prompt

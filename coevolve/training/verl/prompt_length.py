@@ -11,9 +11,9 @@ from coevolve.agents.drivers import Schemas, chunks, open_all
 from coevolve.agents.episode import Episode
 from coevolve.agents.prompts.styles import style
 from coevolve.environments.client import Pool
-from coevolve.environments.protocol import Limits
+from coevolve.environments.protocol import EpisodeLimits
 from coevolve.errors import Unreachable, UsageError
-from coevolve.models.chat_template import Chat
+from coevolve.models.chat_template import ChatTemplate
 from coevolve.records import Task
 
 HUB_TIMEOUT = 10
@@ -28,10 +28,10 @@ def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -
     Raises UsageError for a tokenizer without a chat template.
     """
     told = told_by(pool, style(prompt))
-    chat, schemas = Chat(tokenizer, told.render), Schemas(pool, told)
+    chat, schemas = ChatTemplate(tokenizer, told.render), Schemas(pool, told)
     lengths: list[int | None] = []
     for part in chunks(tasks, SESSIONS):
-        episodes = [Episode(task, Limits(), tools=pool.tools, style=told) for task in part]
+        episodes = [Episode(task, EpisodeLimits(), tools=pool.tools, style=told) for task in part]
         open_all(episodes, pool)
         lengths += [None if e.done else len(chat.prompt(e.unread, schemas.of(e))) for e in episodes]
         pool.close([e.session for e in episodes if e.session])

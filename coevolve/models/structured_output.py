@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from coevolve.errors import MissingDependency, installation
-from coevolve.models.chat import Message, Reply
+from coevolve.models.chat import ChatReply, Message
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ AGAIN = "This is not the answer that was asked for: {reason}. Answer again, with
 NO_TEXT = "a text in it holds half of a surrogate pair"
 
 
-class Decoded(NamedTuple):
+class DecodedAnswer(NamedTuple):
     value: Any = None
     reason: str | None = None
     """Why there is no value."""
@@ -49,22 +49,22 @@ def _close(schema: dict[str, Any]) -> bool:
     return all([closed, *(_close(part) for part in inner if isinstance(part, dict))])
 
 
-def decode(reply: Reply, type_: type) -> Decoded:
+def decode(reply: ChatReply, type_: type) -> DecodedAnswer:
     """The reply's text as a value of the type. Raises MissingDependency where a repair would need json-repair."""
     if reply.truncated:
-        return Decoded(reason="it was cut off by the token limit")
+        return DecodedAnswer(reason="it was cut off by the token limit")
     text = reply.text.strip()
     if not text:
-        return Decoded(reason="it holds a tool call and no text")
+        return DecodedAnswer(reason="it holds a tool call and no text")
     try:
-        return Decoded(msgspec.json.decode(text, type=type_))
+        return DecodedAnswer(msgspec.json.decode(text, type=type_))
     except msgspec.ValidationError as error:
-        return Decoded(reason=str(error))
+        return DecodedAnswer(reason=str(error))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _repaired(text, type_)
 
 
-def _repaired(text: str, type_: type) -> Decoded:
+def _repaired(text: str, type_: type) -> DecodedAnswer:
     try:
         import json_repair
     except ImportError as error:
@@ -74,16 +74,16 @@ def _repaired(text: str, type_: type) -> Decoded:
     try:
         value = json_repair.loads(text)
         if not is_text(value):
-            return Decoded(reason=NO_TEXT)
+            return DecodedAnswer(reason=NO_TEXT)
         return (
-            Decoded(msgspec.convert(value, type_), repaired=True)
+            DecodedAnswer(msgspec.convert(value, type_), repaired=True)
             if value != ""
-            else Decoded(reason="it is no JSON")
+            else DecodedAnswer(reason="it is no JSON")
         )
     except msgspec.ValidationError as error:
-        return Decoded(reason=str(error), repaired=True)
+        return DecodedAnswer(reason=str(error), repaired=True)
     except (ValueError, RecursionError) as error:
-        return Decoded(reason=f"it is no JSON: {error}")
+        return DecodedAnswer(reason=f"it is no JSON: {error}")
 
 
 def is_text(value: Any) -> bool:
@@ -95,7 +95,7 @@ def is_text(value: Any) -> bool:
     return True
 
 
-def again(messages: list[Message], reply: Reply, reason: str) -> list[Message]:
+def again(messages: list[Message], reply: ChatReply, reason: str) -> list[Message]:
     """The conversation that shows the model its mistake."""
     said = {"role": "assistant", "content": reply.text or "(no text)"}
     return [*messages, said, {"role": "user", "content": AGAIN.format(reason=reason)}]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from coevolve.models.chat import Reply
-from coevolve.models.structured import decode, response_schema
+from coevolve.models.chat import ChatReply
+from coevolve.models.structured_output import decode, response_schema
 
 
 class Step(msgspec.Struct):
@@ -31,7 +31,7 @@ class Plan(msgspec.Struct):
 )
 def test_json_decodes_as_it_is(text):
     """Good JSON needs no repair; what it holds besides is passed over."""
-    assert decode(Reply(text), Idea) == (Idea("q", 0.5), None, False)
+    assert decode(ChatReply(text), Idea) == (Idea("q", 0.5), None, False)
 
 
 @pytest.mark.parametrize(
@@ -44,20 +44,20 @@ def test_json_decodes_as_it_is(text):
 )
 def test_broken_json_is_repaired_and_counted(text):
     """Fences, prose, single quotes, a missing bracket."""
-    assert decode(Reply(text), Idea) == (Idea("q", 0.5), None, True)
+    assert decode(ChatReply(text), Idea) == (Idea("q", 0.5), None, True)
 
 
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        (Reply('{"query": "q", "confidence": 1.5}'), "<= 1"),
-        (Reply('{"query": "q", "confidence": "0.5"}'), "Expected `float`, got `str`"),
-        (Reply('{"query": "q"}'), "missing required field `confidence`"),
-        (Reply("{'query': 'q'}"), "missing required field `confidence`"),
-        (Reply('["q", 0.5]'), "Expected `object`"),
-        (Reply("I would rather not say."), "no JSON"),
-        (Reply('{"query": "q", "confidence": 0.5', truncated=True), "cut off"),
-        (Reply(tool_calls=[{}]), "no text"),
+        (ChatReply('{"query": "q", "confidence": 1.5}'), "<= 1"),
+        (ChatReply('{"query": "q", "confidence": "0.5"}'), "Expected `float`, got `str`"),
+        (ChatReply('{"query": "q"}'), "missing required field `confidence`"),
+        (ChatReply("{'query': 'q'}"), "missing required field `confidence`"),
+        (ChatReply('["q", 0.5]'), "Expected `object`"),
+        (ChatReply("I would rather not say."), "no JSON"),
+        (ChatReply('{"query": "q", "confidence": 0.5', truncated=True), "cut off"),
+        (ChatReply(tool_calls=[{}]), "no text"),
     ],
 )
 def test_wrong_answers_have_a_reason(reply, says):
@@ -72,9 +72,9 @@ def test_wrong_answers_have_a_reason(reply, says):
 )
 def test_half_a_surrogate_pair_is_no_text(half, text):
     """Wherever in the answer it stands, whichever reader of JSON takes it; a whole pair, or the escape as text, is fine."""
-    assert "surrogate" in decode(Reply(text % half), Idea).reason
-    assert decode(Reply(text % "\\ud83d\\ude00"), Idea).reason is None
-    assert decode(Reply(text % "\\\\ud83d"), Idea).reason is None
+    assert "surrogate" in decode(ChatReply(text % half), Idea).reason
+    assert decode(ChatReply(text % "\\ud83d\\ude00"), Idea).reason is None
+    assert decode(ChatReply(text % "\\\\ud83d"), Idea).reason is None
 
 
 def test_schema_for_the_server():

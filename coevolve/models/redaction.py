@@ -13,10 +13,10 @@ SHORTEST = 5
 """Characters; what is shorter is no secret, and stands in too many texts by chance."""
 _ESCAPE = r"(?<!\\)\\+"
 """Begins where a run of backslashes begins, so that long ones take no time squared."""
-CUT = "***"
+REDACTED = "***"
 
 
-class Secrets:
+class Redactor:
     """Knows how the secrets may be spelled."""
 
     def __init__(self, *secrets: str):
@@ -26,13 +26,13 @@ class Secrets:
         self._pattern = re.compile("|".join(map(_spelled, self._secrets)))
 
     def cut(self, text: str) -> str:
-        """The text with `CUT` in place of each secret."""
+        """The text with `REDACTED` in place of each secret."""
         if "\\" in text or "%" in text:
-            return self._pattern.sub(CUT, text) if self._secrets else text
+            return self._pattern.sub(REDACTED, text) if self._secrets else text
         for (
             secret
         ) in self._secrets:  # nothing is escaped: a hundred times as fast, for answers of megabytes
-            text = text.replace(secret, CUT)
+            text = text.replace(secret, REDACTED)
         return text
 
 
@@ -48,8 +48,8 @@ def _letter(letter: str) -> str:
     return rf"(?:{itself}|(?i:{in_address})|{_ESCAPE}(?:{escapes}|{itself}))"
 
 
-def shown(url: str) -> str:
+def public_address(url: str) -> str:
     """Any text that was given as an address, as a message may hold it: nothing before an @, nothing after a question mark."""
     begin, at, host = url.rpartition("@")
     scheme = re.match(r"[a-z]+://", begin, re.IGNORECASE)
-    return re.split(r"[?#]", f"{scheme[0] if scheme else ''}{CUT}@{host}" if at else url)[0]
+    return re.split(r"[?#]", f"{scheme[0] if scheme else ''}{REDACTED}@{host}" if at else url)[0]

@@ -66,7 +66,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 """What the stages give to each prompt, by example: the variables that a file of the user's may use."""
 
 
-class Prompt(NamedTuple):
+class PromptTemplate(NamedTuple):
     name: str
     version: str
     """16 hex digits: the hash of the file and of those it includes."""
@@ -80,11 +80,11 @@ class Prompt(NamedTuple):
             raise UsageError(f"prompt {self.name}: {error or type(error).__name__}") from error
 
 
-def load(name: str, directory: str | None = None) -> Prompt:
+def load(name: str, directory: str | None = None) -> PromptTemplate:
     """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without jinja2."""
     sources = _sources(directory)
     environment = _environment(sources)
-    prompt = Prompt(
+    prompt = PromptTemplate(
         name,
         content_id(*sorted(_closure(name + SUFFIX, sources, environment).items())),
         environment,
