@@ -13,7 +13,7 @@ import typer
 from coevolve.abstraction.abstract import CHUNK, WHAT, abstract
 from coevolve.abstraction.candidates import FAULT, Reject
 from coevolve.environments.faults import FaultCounter
-from coevolve.environments.pools import Pools
+from coevolve.environments.client import Pools
 from coevolve.records import Exploration
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coevolve import evaluation, jsonl
-from coevolve.environments.pools import Pools
+from coevolve.environments.client import Pools
 from coevolve.errors import Partial, UsageError
 from coevolve.evaluation import Result
 from coevolve.jsonl import Line

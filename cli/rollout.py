@@ -114,7 +114,7 @@ def command(
     With -o, what is finished is kept in OUT.journal: a call that was killed goes on where it was.
     """
     from coevolve.agents.rollout import make_policy, resumed, rollouts
-    from coevolve.environments.pools import Pools
+    from coevolve.environments.client import Pools
     from coevolve_cli.played import Played
 
     if split and not env:

@@ -13,7 +13,7 @@ import typer
 
 from coevolve import jsonl
 from coevolve.environments.faults import FaultCounter
-from coevolve.environments.pools import Pools
+from coevolve.environments.client import Pools
 from coevolve.errors import UsageError
 from coevolve.jsonl import Line
 from coevolve.records import Task

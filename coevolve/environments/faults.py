@@ -47,13 +47,15 @@ class FaultCounter:
     def stop(self) -> None:
         """Raises Unreachable where everything so far was lost.
 
-        A stage asks between two chunks of work, so that a dead environment is not tried a thousand times.
+        A stage asks between two chunks of work, so that a dead environment is not tried a thousand
+        times.
         """
         if self.lost and not self.kept and not self._answered:
             raise Unreachable(f"all {self.lost} {self._met_faults()}")
 
     def end(self, rerun: str = "a rerun tries those again") -> None:
-        """Raises Unreachable or Partial where something was lost; asked when the output is complete."""
+        """Raises Unreachable or Partial where something was lost; asked when the output is
+        complete."""
         self.stop()
         if self.lost:
             total = self.lost + self.kept

@@ -1,8 +1,10 @@
 """Benchmarks in virtual environments of their own, because their pins exclude one another and ours.
 
-`install(name)` builds ``$COEVOLVE_HOME/envs/NAME-VERSION``: the packages, then what the recipe does with them. A marker file is written last, so that an interrupted installation is
-noticed and built anew; a lock lets two installations wait for one another. Raises `Unreachable` with the step that failed.
-`verify(name)` compares every installed file with the digest that its wheel states.
+`install(name)` builds ``$COEVOLVE_HOME/envs/NAME-VERSION``: the packages of its recipe in
+benchmarks.toml, then what the recipe does with them. A marker file is written last, so that an
+interrupted installation is noticed and built anew; a lock lets two installations wait for one another.
+Raises `Unreachable` with the step that failed. `verify(name)` compares every installed file with the
+digest that its wheel states.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +30,7 @@ from coevolve.jsonl import warn
 from coevolve.runs import home
 
 
-class InstallRecipe(NamedTuple):
+class InstallRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a benchmark's environment holds: exact pins, installed without their dependencies."""
 
     name: str
@@ -37,51 +39,17 @@ class InstallRecipe(NamedTuple):
     finish: str = ""
     """Program that the new interpreter runs after the packages are in."""
     caches: tuple[str, ...] = ()
-    """Variables that name folders of the benchmark's own; they lie in the environment, not in the user's home."""
+    """Variables that name folders of the benchmark's own, which lie in the environment."""
     purpose: str = ""
     """What it is for, where it plays no episodes."""
 
 
-_BFCL = ("bfcl-eval==2026.3.23", "mpmath==1.3.0")
-_OFFICIAL = (
-    "anyio==4.16.0 annotated-types==0.8.0 certifi==2025.11.12 charset-normalizer==3.5.3 filelock==4.3.1 h11==0.16.0 "
-    "httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0 numpy==2.4.6 openai==3.57.0 overrides==7.7.0 "
-    "pandas==3.1.1 pydantic==2.14.4 pydantic-core==2.50.5 python-dateutil==4.0.0 python-dotenv==1.2.4 "
-    "requests==2.34.2 sniffio==1.3.1 tenacity==9.2.1 tqdm==4.70.1 truststore==0.10.5 typing-extensions==4.16.0 "
-    "typing-inspection==0.4.5 tzdata==2026.6 urllib3==2.8.0"
-)
-_APPWORLD = (
-    "Faker==24.14.1 PyJWT==2.15.1 PyYAML==6.0.4 Pygments==2.21.0 SQLAlchemy==1.4.54 SQLAlchemy-Utils==0.41.2 "
-    "anyio==4.16.0 appworld==0.1.3.post1 asttokens==3.0.2 attrs==26.1.0 certifi==2026.10.19.post1 cffi==2.1.1 "
-    "charset-normalizer==3.5.3 click==8.5.1 cryptography==39.0.2 decorator==5.3.1 dnspython==2.9.2 "
-    "email-validator==2.4.0 execnet==2.1.2 executing==2.3.0 fastapi==0.110.3 fastapi-login==1.10.3 freezegun==1.5.1 "
-    "greenlet==3.5.6 h11==0.16.0 httpcore==1.0.9 httpx==0.27.2 idna==3.20 inflection==0.5.1 iniconfig==2.3.1 "
-    "ipython==9.10.1 ipython-pygments-lexers==1.1.1 jedi==0.20.1 jsonref==1.1.0 libcst==1.9.0 markdown-it-py==4.3.0 "
-    "matplotlib-inline==0.2.2 mdurl==0.1.2 munch==4.0.0 orjson==3.13.0 outcome==1.3.0.post0 packaging==26.4 "
-    "parso==0.8.7 pendulum==3.3.0 pexpect==4.9.0 pluggy==1.7.0 polyfactory==2.22.5 prompt-toolkit==3.0.53 "
-    "psutil==5.9.8 ptyprocess==0.7.0 pure-eval==0.2.4 pycparser==3.12 pydantic==1.10.27 pytest==8.4.2 "
-    "pytest-xdist==3.8.0 python-dateutil==4.0.0 python-dotenv==1.2.4 python-multipart==0.0.9 registrable==0.0.4 "
-    "requests==2.34.2 rich==13.9.4 shellingham==1.5.4 sniffio==1.3.1 sortedcontainers==2.4.0 sqlalchemy2-stubs==0.0.2a38 "
-    "sqlmodel==0.0.10 stack-data==0.6.3 starlette==0.37.2 tqdm==4.70.1 traitlets==5.16.1 trio==0.35.0 typer==0.16.1 "
-    "typing-extensions==4.16.0 tzdata==2026.6 urllib3==2.8.0 uvicorn==0.27.1 uvloop==0.21.0 wcwidth==0.9.4 xxhash==3.8.2"
-)
-_UNPACK = "from appworld.install import install_package; install_package()"
-_SCORES = "BFCL's own scores, no episodes: coevolve evaluate --official"
+def _recipes() -> dict[str, InstallRecipe]:
+    tables = tomllib.loads(Path(__file__).with_name("benchmarks.toml").read_text("utf-8"))
+    return {name: msgspec.convert({"name": name, **tables[name]}, InstallRecipe) for name in tables}
 
-RECIPES = {
-    "bfcl": InstallRecipe("bfcl", "2026.3.23", _BFCL),
-    "bfcl-official": InstallRecipe(
-        "bfcl-official", "2026.3.23", (*_BFCL, *_OFFICIAL.split()), purpose=_SCORES
-    ),
-    "appworld": InstallRecipe(
-        "appworld", "0.1.3.post1", tuple(_APPWORLD.split()), _UNPACK, ("APPWORLD_CACHE",)
-    ),
-}
-"""bfcl: executor and checker need no more than mpmath; the full dependencies are 6 GB and exclude vLLM and verl.
-bfcl-official: what the package's handlers and its evaluation import, without the SDKs of vendors (0.3 GB).
-appworld: the package's own closure (0.3 GB; pydantic 1, so never beside the toolkit); its apps come encrypted in the package and
-are unpacked into the environment alone."""
 
+RECIPES = _recipes()
 _MARKER = "coevolve-installed.json"
 
 
@@ -127,10 +95,9 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
         say(f"installing {name} {recipe.version} into {where}")
         _build(recipe, where, say)
         if recipe.finish and _call([str(_python(where)), "-c", recipe.finish], caches(name)):
-            raise Unreachable(
-                f"{name}: its own installation failed; see above, then run the command again"
-            )
-        if problems := _problems(recipe, where):
+            failed = "its own installation failed; see above, then run the command again"
+            raise Unreachable(f"{name}: {failed}")
+        if problems := verify(name):
             raise Unreachable(f"{name}: the installation is damaged: {problems[0]}")
         temporary = where / f"{_MARKER}.tmp"
         temporary.write_bytes(msgspec.json.encode(_marker(recipe)))
@@ -140,8 +107,40 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
 
 
 def verify(name: str) -> list[str]:
-    """What differs between the installed files and their wheels, in words; empty when nothing does."""
-    return _problems(RECIPES[name], directory(RECIPES[name]))
+    """What differs between the installed files and their wheels, in words; empty if nothing does."""
+    found, records = [], {}
+    pattern = "lib/python3*/site-packages/*.dist-info/RECORD"
+    for record in sorted(directory(RECIPES[name]).glob(pattern)):
+        project, _, version = record.parent.name.removesuffix(".dist-info").rpartition("-")
+        records[_normal(project), version] = record
+    for requirement in RECIPES[name].requirements:
+        project, _, version = requirement.partition("==")
+        record = records.get((_normal(project), version))
+        found += _damaged(record) if record else [f"{requirement} is not there"]
+    return found
+
+
+def _normal(project: str) -> str:
+    """The normal form of a project's name, which installers write in several ways."""
+    return re.sub(r"[-_.]+", "_", project).lower()
+
+
+def _damaged(record: Path) -> list[str]:
+    """Files whose digest is not the one in a wheel's RECORD (lines of path, sha256=…, size)."""
+    packages, found = record.parent.parent, []
+    with open(record, newline="", encoding="utf-8") as stream:
+        for path, digest, _ in csv.reader(stream):
+            if not digest:
+                continue
+            try:
+                content = hashlib.sha256((packages / path).read_bytes()).digest()
+            except OSError as error:
+                found.append(f"{path}: {error.strerror}")
+                continue
+            actual = base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+            if digest != f"sha256={actual}":
+                found.append(f"{path} is not the file of the wheel")
+    return found
 
 
 def _marker(recipe: InstallRecipe) -> dict[str, object]:
@@ -171,86 +170,29 @@ def locked(where: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _build(recipe: InstallRecipe, where: Path, say: Callable[[str], None]) -> None:
-    """With uv where it is there; its failure is not the last word, as it does not read pip's settings."""
-    uv = shutil.which("uv")
-    if uv:
+    """Builds with uv where it is there, else or where that fails with pip."""
+    python, packages = str(_python(where)), ["--no-deps", *recipe.requirements]
+    if uv := shutil.which("uv"):
         create = [uv, "venv", "--quiet", "--python", sys.executable, str(where)]
-        fill = [
-            uv,
-            "pip",
-            "install",
-            "--quiet",
-            "--python",
-            str(_python(where)),
-            "--no-deps",
-            *recipe.requirements,
-        ]
+        fill = [uv, "pip", "install", "--quiet", "--python", python, *packages]
         if _call(create) == 0 and _call(fill) == 0:
             return
+        # Not the last word: uv does not read pip's settings.
         say("uv could not do it; trying with pip")
         shutil.rmtree(where, ignore_errors=True)
     if _call([sys.executable, "-m", "venv", str(where)]):
         raise Unreachable(
-            "python -m venv failed (on Debian and Ubuntu it is the package python3-venv); uv would do as well"
+            "python -m venv failed (on Debian and Ubuntu it is the package python3-venv); "
+            "uv would do as well"
         )
-    pip = [
-        str(_python(where)),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-    ]
-    if _call([*pip, *recipe.requirements]):
-        raise Unreachable(
-            f"pip could not install {' '.join(recipe.requirements)}; see above, then run the command again"
-        )
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if _call([*pip, *packages]):
+        names = " ".join(recipe.requirements)
+        raise Unreachable(f"pip could not install {names}; see above, then run the command again")
 
 
 def _call(command: list[str], variables: dict[str, str] | None = None) -> int:
     """Runs a command with its output on stderr; returns its exit code."""
-    environment = {**os.environ, **(variables or {})}
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=2, check=False, env=environment
-    ).returncode
-
-
-def _problems(recipe: InstallRecipe, where: Path) -> list[str]:
-    folders = sorted(where.glob("lib/python3*/site-packages/*.dist-info/RECORD"))
-    names = (record.parent.name.removesuffix(".dist-info").rpartition("-") for record in folders)
-    records = {
-        _folder(f"{name}=={version}"): record
-        for (name, _, version), record in zip(names, folders, strict=True)
-    }
-    found = []
-    for requirement in recipe.requirements:
-        record = records.get(_folder(requirement))
-        found += [f"{requirement} is not there"] if record is None else _damaged(record)
-    return found
-
-
-def _folder(requirement: str) -> str:
-    """The normal form of `project-version`; installers write the project in several ways."""
-    project, _, version = requirement.partition("==")
-    return f"{re.sub(r'[-_.]+', '_', project).lower()}-{version}"
-
-
-def _damaged(record: Path) -> list[str]:
-    """Files whose digest is not the one in a wheel's RECORD (lines of path, sha256=…, size)."""
-    packages, found = record.parent.parent, []
-    with open(record, newline="", encoding="utf-8") as stream:
-        for path, digest, _ in csv.reader(stream):
-            if not digest:
-                continue
-            try:
-                content = (packages / path).read_bytes()
-            except OSError as error:
-                found.append(f"{path}: {error.strerror}")
-                continue
-            actual = (
-                base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            )
-            if digest != f"sha256={actual}":
-                found.append(f"{path} is not the file of the wheel")
-    return found
+    env = {**os.environ, **(variables or {})}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, env=env)
+    return done.returncode

@@ -1,7 +1,8 @@
-"""Calls written as a program, in the way that an environment of code describes (`protocol.Code`).
+"""Calls written as a program, in the syntax of an environment of code (`protocol.CodeSyntax`).
 
-A program is a run of statements: those of the setup that the others need, one per call, and the one that ends it. Nothing here is
-executed, and arguments become plain literals, so that text of an environment stays text.
+A program is a run of statements: those of the setup that the others need, one per call, and the one
+that ends it. Nothing here is executed, and arguments become plain literals, so that text of an
+environment stays text.
 """
 
 from __future__ import annotations
@@ -25,38 +26,34 @@ def python_literal(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(python_literal, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{python_literal(key)}: {python_literal(member)}' for key, member in value.items())}}}"
+        items = (f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
+        return f"{{{', '.join(items)}}}"
     return repr(value)
 
 
 def call_text(code: CodeSyntax, tool: str, arguments: Mapping[str, str]) -> str:
     """A call, its arguments given as expressions; what code has to pass beside them is added."""
-    whole = {
-        **arguments,
-        **{n: e for n, e in code.arguments.get(tool, {}).items() if n not in arguments},
-    }
+    added = code.arguments.get(tool, {}).items()
+    whole = {**arguments, **{n: e for n, e in added if n not in arguments}}
     listed = ", ".join(f"{name}={expression}" for name, expression in whole.items())
     return code.call.replace("{tool}", tool).replace("{arguments}", listed)
 
 
 def program(code: CodeSyntax, statements: Sequence[str], *, ended: bool = False) -> str:
-    """The statements with the setup that they need before them and, unless they end the program, its end after them."""
+    """The statements between the setup that they need and, unless they end the program, its end."""
     body = [*statements, *([code.end] if code.end and not ended else [])]
     return "\n".join([*_setup(code, body), *body])
 
 
 def program_of_calls(code: CodeSyntax, calls: Iterable[Call]) -> str:
     """A program that makes the calls as they are and prints what they return."""
-    calls = list(calls)
-    statements = [
-        call_text(
-            code, call.tool, {name: python_literal(value) for name, value in call.arguments.items()}
-        )
-        for call in calls
-    ]
-    ends = [call.tool in code.ends for call in calls]
-    shown = [text if end else f"print({text})" for text, end in zip(statements, ends, strict=True)]
-    return program(code, shown, ended=any(ends))
+    statements, ended = [], False
+    for call in calls:
+        arguments = {name: python_literal(value) for name, value in call.arguments.items()}
+        text, ends = call_text(code, call.tool, arguments), call.tool in code.ends
+        statements.append(text if ends else f"print({text})")
+        ended |= ends
+    return program(code, statements, ended=ended)
 
 
 def _setup(code: CodeSyntax, body: Sequence[str]) -> list[str]:
@@ -71,6 +68,5 @@ def _setup(code: CodeSyntax, body: Sequence[str]) -> list[str]:
 
 
 def _names(statements: Iterable[str]) -> set[str]:
-    return {
-        name for statement in statements for name in _NAME.findall(_STRING.sub('""', statement))
-    }
+    """The identifiers in the statements, those inside of string literals left out."""
+    return {name for text in statements for name in _NAME.findall(_STRING.sub('""', text))}

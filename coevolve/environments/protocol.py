@@ -1,24 +1,26 @@
-"""What a worker and the client say to each other: JSON lines on the worker's stdin and stdout.
+"""The protocol between the client and a worker: JSON lines on the worker's stdin and stdout.
 
-A request is ``{"id": 7, "op": "step", ...}``; its reply ``{"id": 7, "result": {...}}`` or
-``{"id": 7, "error": {"kind": "bad_request", "message": "..."}}``. Requests are answered in order. A worker may print nothing
-else on stdout. Ops and their fields (types below; `?` = may be left out):
+A request is ``{"id": 7, "op": "step", ...}``; its reply ``{"id": 7, "result": {...}}`` or ``{"id":
+7, "error": {"kind": "bad_request", "message": "..."}}``. Requests are answered in order. A worker
+may print nothing else on stdout. Ops and their fields (types below; `?` = may be left out):
 
 | op | request | result |
 |---|---|---|
 | describe | – | `Description` |
-| tasks | split | {"tasks": [task records without schema and id]} |
-| start | seed (text), apps? (names that must occur) | {"start": Start}: a fresh training start state, a pure function of the request |
+| tasks | split | `OwnTasks` |
+| start | seed (text), apps? (names that must occur) | `NewStart`: a pure function of the request |
 | open | session (text, chosen by the client), start, query? (the user's turns) | `Opened` |
-| step | steps: [{"session", "turn", "actions": [Action, …]}] | {"results": [[`ActionResult` per action] per entry]} |
+| step | steps: [{"session", "turn", "actions": [Action, …]}] | `Stepped` |
 | evaluate | session, task (a task record) | `Graded` |
 | close | session | {} |
 
-Only `describe`, `open`, `step`, `evaluate` and `close` are required; another op is answered by an error of kind
-`unsupported`. A worker without `start` has the single start state ``{"name": "default"}``. Nothing is shared between sessions.
-An action that fails is a `ActionResult` with an error and an observation that the policy can read, never an error reply: those are
-faults of the worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list ends. `query` is
-sent only to a worker whose description asks for it, and only where there is a task.
+Only `describe`, `open`, `step`, `evaluate` and `close` are required; another op is answered by an
+error of kind `unsupported`. A worker without `start` has the single start state ``{"name":
+"default"}``. Nothing is shared between sessions. An action that fails is an `ActionResult` with an
+error and an observation that the policy can read, never an error reply: those are faults of the
+worker (kinds: `bad_request`, `unsupported`, `internal`). After a `fatal` result the entry's list
+ends. `query` is sent only to a worker whose description asks for it, and only where there is a
+task.
 """
 
 from __future__ import annotations
@@ -28,50 +30,59 @@ from typing import Any
 
 from msgspec import Struct
 
-from coevolve.records import Effect, Start
+from coevolve.records import Action, Effect, Start, Verifier
 
 PROTOCOL = 1
 _PLAIN = re.compile(r"[\w.:/-]{1,128}")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name may stand among a prompt's own words: letters, digits and ``_ . : / -``, at most 128 characters."""
+    """Whether a name may stand among a prompt's own words: at most 128 letters, digits,
+    ``_.:/-``."""
     return _PLAIN.fullmatch(name) is not None
 
 
 class Language(Struct, frozen=True):
-    """How people talk about a tool: all that a writer without a model needs to turn calls into a request.
+    """How people talk about a tool: all that a writer without a model needs to turn calls into a
+    request.
 
-    Templates hold ``{parameter}`` slots. A tool without `do` is a helper that nobody asks for by itself (open, save).
-    Without any Language a writer falls back on the tool's description.
+    Templates hold ``{parameter}`` slots. A tool without `do` is a helper that nobody asks for by
+    itself (open, save). Without any Language a writer falls back on the tool's description.
     """
 
     do: list[str] = []
     """Alternative imperative clauses or questions: ``set {name} to {text} in farm``."""
     optional: dict[str, str] = {}
-    """Parameter → what is appended when the call has that optional argument: `` with the tags {tags}``."""
+    """Parameter → what is appended when the call has that optional argument: `` with the tags
+    {tags}``."""
     refer: dict[str, str] = {}
-    """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"}; `` "" `` is the whole output."""
+    """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"}; `` ""
+    `` is the whole output."""
     rows: dict[str, str] = {}
-    """Key of an object in the output → noun phrase for what the value stands for, an identifier for its row; its slots are keys
-    of that same object: {"song_id": "{title}"}. It is said where a parameter of that name is wanted."""
+    """Key of an object in the output → noun phrase for what the value stands for, an identifier for
+    its row; its slots are keys of that same object: {"song_id": "{title}"}. It is said where a
+    parameter of that name is wanted."""
     facts: dict[str, str] = {}
-    """The same for a value that tells something about its object: {"duration": "the length in seconds of the song {title}"}."""
+    """The same for a value that tells something about its object:
+    {"duration": "the length in seconds of the song {title}"}."""
     words: dict[str, dict[str, str]] = {}
     """Parameter → JSON text of a value → how it is said: {"unlock": {"false": "Lock"}}."""
     lookup_only: list[str] = []
     """Parameters whose value a user would not say: it must come from an observation."""
     literal: list[str] = []
-    """Parameters whose value a user says as it is (a password, a message): no phrase for an output stands in its place."""
+    """Parameters whose value a user says as it is (a password, a message): no phrase for an output
+    stands in its place."""
     absent: dict[str, str] = {}
-    """Optional parameter → what is appended when the call lacks it, where the default matters: ``, with priority 1``."""
+    """Optional parameter → what is appended when the call lacks it, where the default matters:
+    ``, with priority 1``."""
 
 
 class Tool(Struct, frozen=True):
     """A tool that sessions may offer."""
 
     name: str
-    """Plain (`is_plain`); to servers that take letters, digits, _ and - only, other characters go as ``__``."""
+    """Plain (`is_plain`); servers that take letters, digits, _ and - only get ``__`` for the
+    rest."""
     description: str
     parameters: dict[str, Any]
     """JSON Schema of an object."""
@@ -86,22 +97,27 @@ class Tool(Struct, frozen=True):
 
 
 class EpisodeLimits(Struct, frozen=True):
+    """How long an episode may be, and how many may run."""
+
     max_steps: int = 30
     """Actions per episode."""
     max_steps_per_turn: int | None = None
     """Replies with calls to one turn of the user's; one more fails the episode."""
     sessions: int | None = None
-    """How many sessions all workers together should have open at a time; None where they cost little."""
+    """Sessions that all workers together should have open; None where they cost little."""
 
 
 class CodeSyntax(Struct, frozen=True):
-    """How calls are written as a program, for an environment whose actions are code and that takes calls as well."""
+    """How calls are written as a program, for an environment whose actions are code and that takes
+    calls as well."""
 
     call: str = "{tool}({arguments})"
     setup: dict[str, str] = {}
-    """Variable → the statement that gives it its value; a statement may use variables that stand before it."""
+    """Variable → the statement that gives it its value, which may use variables that stand before
+    it."""
     arguments: dict[str, dict[str, str]] = {}
-    """Tool → arguments that calls leave out and code has to pass, as expressions that may use variables of `setup`."""
+    """Tool → arguments that calls leave out and code has to pass, as expressions that may use
+    variables of `setup`."""
     end: str = ""
     """The statement that finishes a program, unless a call of `ends` does."""
     ends: list[str] = []
@@ -109,57 +125,104 @@ class CodeSyntax(Struct, frozen=True):
 
 
 class Description(Struct, frozen=True, kw_only=True):
+    """What an environment says of itself."""
+
     name: str
     version: str
-    """Of the environment and its data."""
+    """Covers the environment and its data."""
     protocol: int = PROTOCOL
     tools: list[Tool]
     splits: dict[str, int] = {}
-    """Own tasks per split."""
+    """Split → number of the environment's own tasks."""
     held_out: list[str] = []
-    """Splits that no synthetic task may touch: not their start states, not their queries, not their solutions."""
+    """Splits whose start states, queries and solutions no synthetic task may touch."""
     limits: EpisodeLimits = EpisodeLimits()
     max_goals: int = 1
     """How many goals one synthetic task should combine at most, each a user's turn."""
     actions: str = "calls"
     """`calls` or `code`."""
     code: CodeSyntax | None = None
-    """Where actions are code: how calls are written so; the environment then takes both, and programs explore it by calls."""
+    """Where actions are code, how calls are written so; the environment then takes both, and
+    programs explore it by calls."""
     query: bool = False
     """`open` wants the user's turns, because the world itself tells its task."""
     harmless: list[dict[str, Any]] = []
-    """Calls {"tool", "arguments"} that change nothing and tell next to nothing: the hollow control."""
+    """Calls {"tool", "arguments"} that change nothing and tell next to nothing: the hollow
+    control."""
     app_tags: bool = False
-    """Its tasks are tagged with the apps that they are about; those made from explorations are, too."""
+    """Its tasks are tagged with the apps that they are about; those made from explorations are,
+    too."""
+
+
+class OwnTask(Struct, frozen=True, kw_only=True):
+    """A task as a worker lists it: a task record without what the client knows (id,
+    environment)."""
+
+    kind: str = ""
+    tags: list[str] = []
+    split: str | None = None
+    effects: str = ""
+    verifier: Verifier = Verifier("official")
+    query: list[str]
+    solution: list[list[Action]] = []
+    start: Start
+
+
+class OwnTasks(Struct, frozen=True):
+    """The result of `tasks`."""
+
+    tasks: list[OwnTask]
+
+
+class NewStart(Struct, frozen=True):
+    """The result of `start`."""
+
+    start: Start
 
 
 class Opened(Struct, frozen=True, kw_only=True):
+    """A session at its beginning."""
+
     observation: str = ""
     """Shown before the first user turn, if not empty."""
     tools: list[str] = []
     """Names offered in this session from its beginning; empty = all."""
     later: dict[str, list[str]] = {}
-    """Index of a user's turn, as text → names that are offered from that turn on, beside `tools`."""
+    """Index of a user's turn, as text → names that are offered from that turn on, beside
+    `tools`."""
     values: dict[str, list[Any]] = {}
-    """What a user of this start state would know, by parameter: ``tool.parameter`` (wins) or ``parameter``."""
+    """What a user of this start state would know, by ``tool.parameter`` (wins) or ``parameter``."""
     state: str = ""
     """Hash of the start state."""
 
 
 class ActionResult(Struct, frozen=True, kw_only=True):
+    """What one action did."""
+
     observation: str
     error: str | None = None
     effects: list[Effect] = []
     state: str = ""
+    """Hash of the state after it."""
     fatal: str | None = None
     """Ends the episode as the policy's failure: `corrupt_state`, `timeout`, `memory`, `died`."""
     done: bool = False
-    """The policy has told the environment that the task is complete: nothing more need be asked of it."""
+    """The policy has told the environment that the task is complete: nothing more need be asked."""
     tools: list[str] | None = None
-    """Names of the tools that a code action has called, in the order of the calls; None where the environment does not say."""
+    """Tools that a code action has called, in their order; None where the environment does not
+    say."""
+
+
+class Stepped(Struct, frozen=True):
+    """The result of `step`."""
+
+    results: list[list[ActionResult]]
+    """Per entry of the request, per action."""
 
 
 class Graded(Struct, frozen=True, kw_only=True):
+    """The verdict on a session."""
+
     success: bool
     score: float
     progress: float = 0.0
@@ -168,5 +231,13 @@ class Graded(Struct, frozen=True, kw_only=True):
     """What the environment tells beside the verdict; never part of it."""
 
 
-class NewStart(Struct, frozen=True):
-    start: Start
+RESULT_TYPES = {
+    "describe": Description,
+    "tasks": OwnTasks,
+    "start": NewStart,
+    "open": Opened,
+    "step": Stepped,
+    "evaluate": Graded,
+    "close": dict,
+}
+"""Op → the type of its result."""

@@ -1,8 +1,9 @@
-"""Where environments come from: a name that the toolkit knows, or the command line of anybody's worker.
+"""How an environment is found: by a name that the toolkit knows, or by the command line of a
+worker.
 
-A built-in worker sees a small, fixed environment (no keys, no PYTHONPATH of ours); a worker of the user's own inherits everything but
-the models' key and address (OPENAI_*: whoever needs one of its own passes it under another name). Both get PYTHONHASHSEED=0,
-and COEVOLVE_DATE, the day that they take for today.
+A built-in worker sees a small, fixed environment (no keys, no PYTHONPATH of ours); a worker of the
+user's own inherits everything but the models' key and address. Both get PYTHONHASHSEED=0, and
+COEVOLVE_DATE, the day that they take for today.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ BUILT_IN = {
     "appworld": BuiltIn("appworld.worker", "appworld", setup_seconds=180),
 }
 DATE = "2026-01-01"
-KEYS = "OPENAI_"
-"""Variables that begin so are the models' own, and no worker's."""
+MODEL_VARIABLES = "OPENAI_"
+"""Prefix of the variables that no worker gets; who needs a key of its own passes it under another
+name."""
 WORKERS = Path(__file__).with_name("workers")
 _FIXED = {"PYTHONHASHSEED": "0", "COEVOLVE_DATE": DATE}
+_BUILT_IN = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1"}
 _APPWORLD = "COEVOLVE_APPWORLD_"
-_PASSED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
+_INHERITED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
 class Launch(NamedTuple):
@@ -58,40 +61,30 @@ class Launch(NamedTuple):
 
 
 def find(env: str) -> Launch:
-    """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that does not exist."""
+    """Raises MissingDependency for a benchmark that is not installed, UsageError for a program that
+    does not exist."""
     if own := BUILT_IN.get(env):
         python = install.python(own.recipe) if own.recipe else sys.executable
-        environment = _small_environment() | (
-            _appworld() if own.recipe == appworld_root.NAME else {}
-        )
-        return Launch(
-            env, launch.command(python, own.worker, *own.options), environment, own.setup_seconds
-        )
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(KEYS)}
-    return Launch(env, _command(env), {**inherited, **_FIXED})
+        variables = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+        variables |= _BUILT_IN | _FIXED
+        if own.recipe == appworld_root.NAME:
+            variables |= _appworld()
+        command = launch.command(python, own.worker, *own.options)
+        return Launch(env, command, variables, own.setup_seconds)
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(MODEL_VARIABLES)}
+    return Launch(env, _command(env), variables | _FIXED)
 
 
 def recorded(env: str, named: str | None) -> str:
-    """The environment that a record names, if it may be started: a built-in one, or the command line that the user named
-    too. Records travel; a command in somebody's file is not run because it stands there. Raises UsageError.
-    """
+    """The environment that a record names, if it may be started: a built-in one, or the command
+    line that the user named too. Raises UsageError."""
+    # Records travel; a command in somebody's file is not run because it stands there.
     if env in BUILT_IN or env == named:
         return env
     raise UsageError(
-        f"the records are of the environment {env!r}, a command that is run only if you name it: --env {shlex.quote(env)}"
+        f"the records are of the environment {env!r}, a command that is run only if you name it: "
+        f"--env {shlex.quote(env)}"
     )
-
-
-def _small_environment() -> dict[str, str]:
-    passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
-    return {
-        **passed,
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "PYTHONUTF8": "1",
-        "PYTHONNOUSERSITE": "1",
-        **_FIXED,
-    }
 
 
 def _appworld() -> dict[str, str]:
@@ -106,18 +99,17 @@ def _appworld() -> dict[str, str]:
 
 
 def _command(env: str) -> list[str]:
+    names = ", ".join(BUILT_IN)
     try:
         command = shlex.split(env)
     except ValueError as error:
         raise UsageError(f"--env {env!r}: {error}") from None
     if not command:
-        raise UsageError(
-            f"--env needs a name ({', '.join(BUILT_IN)}) or the command line of a worker"
-        )
+        raise UsageError(f"--env needs a name ({names}) or the command line of a worker")
     if shutil.which(command[0]):
         return command
     if command[0] in ("python", "python3"):
         return [sys.executable, *command[1:]]
     near = difflib.get_close_matches(env, BUILT_IN, 1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Built in: {', '.join(BUILT_IN)}"
+    hint = f"Did you mean {near[0]!r}?" if near else f"Built in: {names}"
     raise UsageError(f"no environment and no program is called {command[0]!r}. {hint}")

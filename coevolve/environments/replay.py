@@ -1,8 +1,8 @@
 """Replays: given actions in fresh sessions, many at once.
 
-What comes back is what the environment did: errors and fatal results are data; after a fatal result nothing more is done in
-that episode, so that it holds fewer results than actions. A fault of the infrastructure takes the place of its episode.
-Sessions are closed, whatever happens.
+An episode holds what the environment did: errors and fatal results are data; after a fatal result
+nothing more is done in that episode, so that it holds fewer results than actions. A fault of the
+infrastructure takes the place of its episode. Sessions are closed, whatever happens.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class ReplayJob(NamedTuple):
 
 
 class ReplayedEpisode(NamedTuple):
+    """What an environment did in a replay."""
+
     opened: Opened
     results: list[list[ActionResult]]
     """Per turn, per action."""
@@ -35,49 +37,45 @@ class ReplayedEpisode(NamedTuple):
 
     @property
     def flat(self) -> list[ActionResult]:
+        """The results of all turns."""
         return [result for turn in self.results for result in turn]
 
     @property
     def failure(self) -> str | None:
         """Kind of the first error or fatal result, None when every action worked."""
-        return next(
-            (result.fatal or result.error for result in self.flat if result.fatal or result.error),
-            None,
-        )
+        return next((kind for r in self.flat if (kind := r.fatal or r.error)), None)
 
 
 def replay(pool: Pool, jobs: Sequence[ReplayJob]) -> list[ReplayedEpisode | Fault]:
     """One episode per job, in order."""
     most = min(AT_ONCE, pool.description.limits.sessions or AT_ONCE)
-    return [
-        done
-        for first in range(0, len(jobs), most)
-        for done in _batch(pool, jobs[first : first + most])
-    ]
+    batches = (jobs[first : first + most] for first in range(0, len(jobs), most))
+    return [episode for batch in batches for episode in _replay_batch(pool, batch)]
 
 
-def _batch(pool: Pool, jobs: Sequence[ReplayJob]) -> list[ReplayedEpisode | Fault]:
-    sessions = pool.open(
-        [job.start for job in jobs], [job.task.query if job.task else None for job in jobs]
-    )
+def _replay_batch(pool: Pool, jobs: Sequence[ReplayJob]) -> list[ReplayedEpisode | Fault]:
+    queries = [job.task.query if job.task else None for job in jobs]
+    sessions = pool.open([job.start for job in jobs], queries)
     try:
-        done = [
+        done: list[ReplayedEpisode | Fault] = [
             s if isinstance(s, Fault) else ReplayedEpisode(s.opened, [[] for _ in job.turns])
             for s, job in zip(sessions, jobs, strict=True)
         ]
         for turn in range(max((len(job.turns) for job in jobs), default=0)):
-            _turn(pool, turn, jobs, sessions, done)
+            _replay_turn(pool, turn, jobs, sessions, done)
         _grade(pool, jobs, sessions, done)
         return done
     finally:
         pool.close([session for session in sessions if not isinstance(session, Fault)])
 
 
-def _turn(pool: Pool, turn: int, jobs: Sequence[ReplayJob], sessions: list, done: list) -> None:
+def _replay_turn(
+    pool: Pool, turn: int, jobs: Sequence[ReplayJob], sessions: list, done: list
+) -> None:
     going = [
         i
         for i, job in enumerate(jobs)
-        if turn < len(job.turns) and job.turns[turn] and _alive(done[i])
+        if turn < len(job.turns) and job.turns[turn] and _goes_on(done[i])
     ]
     replies = pool.step([(sessions[i], turn, list(jobs[i].turns[turn])) for i in going])
     for i, reply in zip(going, replies, strict=True):
@@ -87,54 +85,53 @@ def _turn(pool: Pool, turn: int, jobs: Sequence[ReplayJob], sessions: list, done
             done[i].results[turn].extend(reply)
 
 
-def _alive(done: ReplayedEpisode | Fault) -> bool:
-    return isinstance(done, ReplayedEpisode) and not any(result.fatal for result in done.flat)
+def _goes_on(done: ReplayedEpisode | Fault) -> bool:
+    return not isinstance(done, Fault) and not any(result.fatal for result in done.flat)
 
 
 def _grade(pool: Pool, jobs: Sequence[ReplayJob], sessions: list, done: list) -> None:
-    asked = [
-        i
-        for i, job in enumerate(jobs)
-        if job.task is not None and isinstance(done[i], ReplayedEpisode)
-    ]
-    for i, graded in zip(
-        asked, pool.evaluate([(sessions[i], jobs[i].task) for i in asked]), strict=True
-    ):
+    wanted = [i for i, job in enumerate(jobs) if job.task and not isinstance(done[i], Fault)]
+    grades = pool.evaluate([(sessions[i], jobs[i].task) for i in wanted])
+    for i, graded in zip(wanted, grades, strict=True):
         done[i] = graded if isinstance(graded, Fault) else done[i]._replace(graded=graded)
 
 
 ReplayCoroutine = Generator[list[ReplayJob], "list[ReplayedEpisode | Fault]", T]
-"""A computation that yields the jobs it wants replayed, is sent their episodes, and returns its result."""
+"""A computation that yields the jobs it wants replayed, is sent their episodes, and returns its
+result."""
 
 
-def gather_replays(works: Sequence[ReplayCoroutine[T]]) -> ReplayCoroutine[list[T]]:
-    """Runs several computations in step, so that what they want next is replayed in one batch. Results in order."""
+def gather_replays(coroutines: Sequence[ReplayCoroutine[T]]) -> ReplayCoroutine[list[T]]:
+    """Runs several computations in step, so that what they want next is replayed in one batch.
+
+    Returns their results in order.
+    """
     results: dict[int, T] = {}
     waiting: dict[int, list[ReplayJob]] = {}
 
     def advance(index: int, episodes: list[ReplayedEpisode | Fault] | None) -> None:
         try:
-            waiting[index] = works[index].send(episodes)
+            waiting[index] = coroutines[index].send(episodes)
         except StopIteration as end:
             waiting.pop(index, None)
             results[index] = end.value
 
-    for index in range(len(works)):
+    for index in range(len(coroutines)):
         advance(index, None)
     while waiting:
         wanted = dict(waiting)
         episodes = iter((yield [job for jobs in wanted.values() for job in jobs]))
         for index, jobs in wanted.items():
             advance(index, [next(episodes) for _ in jobs])
-    return [results[index] for index in range(len(works))]
+    return [results[index] for index in range(len(coroutines))]
 
 
-def run_replays(pool: Pool, work: ReplayCoroutine[T]) -> T:
+def run_replays(pool: Pool, coroutine: ReplayCoroutine[T]) -> T:
     """Replays what a computation asks for until it returns."""
     episodes = None
     while True:
         try:
-            jobs = work.send(episodes)
+            jobs = coroutine.send(episodes)
         except StopIteration as end:
             return end.value
         episodes = replay(pool, jobs)
@@ -144,25 +141,19 @@ def checked_responses(
     tools: dict[str, Tool], actions: Sequence[Action], results: Sequence[ActionResult]
 ) -> list[str]:
     """Observations of the calls whose response the verifier compares."""
-    named = (
-        (action if isinstance(action, str) else action.tool, result)
-        for action, result in zip(actions, results, strict=False)
-    )
+    names = (action if isinstance(action, str) else action.tool for action in actions)
     return [
         result.observation
-        for name, result in named
+        for name, result in zip(names, results, strict=False)
         if name in tools and tools[name].checked and not result.error
     ]
 
 
 def effects_digest(tools: dict[str, Tool], job: ReplayJob, episode: ReplayedEpisode) -> str:
-    """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked responses."""
-    return content_id(
-        [
-            [
-                [effect for result in results for effect in result.effects],
-                checked_responses(tools, actions, results),
-            ]
-            for actions, results in zip(job.turns, episode.results, strict=True)
-        ]
-    )
+    """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked
+    responses."""
+    turns = []
+    for actions, results in zip(job.turns, episode.results, strict=True):
+        effects = [effect for result in results for effect in result.effects]
+        turns.append([effects, checked_responses(tools, actions, results)])
+    return content_id(turns)

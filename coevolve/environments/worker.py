@@ -1,9 +1,11 @@
-"""One worker process: started, spoken to under this process's clock, watched, killed with all its children.
+"""One worker process: it is started, given requests and a time for each, and killed with all its
+children.
 
-`Worker.exchange` sends requests and returns their replies in order; a worker works on one request at a time, so the first
-request without a reply is the one during which it died. Its clock starts when the reply before it has come. Memory is the
-resident size of the process, read from /proc every `MEMORY_POLL` seconds while a reply is awaited (a limit on address space
-would stop runtimes that reserve much and use little); where there is no /proc there is no such limit.
+`Worker.exchange` sends requests and returns their replies in order; a worker works on one request
+at a time, so the first request without a reply is the one during which it died. Its clock, this
+process's, starts when the reply before it has come. Memory is the resident size of the process,
+read from /proc every `MEMORY_POLL` seconds while a reply is awaited; where there is no /proc there
+is no such limit.
 """
 
 from __future__ import annotations
@@ -26,22 +28,28 @@ from coevolve.environments.registry import Launch
 from coevolve.environments.workers.serve import OUT_OF_MEMORY
 from coevolve.jsonl import MAX_LINE
 
+# A limit on address space (RLIMIT_AS) would stop runtimes that reserve much and use little.
 MEMORY_POLL = 0.05
+"""Seconds between two looks at the memory of a worker, and the longest wait for its output."""
 CHUNK = 1 << 18
+"""Bytes read at a time."""
 TAIL = 4096
+"""Bytes of a worker's stderr that are kept for the message of its death."""
 _GUARD = Path(__file__).with_name("workers") / "guard.py"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Death(NamedTuple):
-    """Why a worker is gone. `garbage`: it spoke something else than the protocol."""
+    """Why a worker is gone."""
 
     kind: str
-    """timeout, memory, died, garbage"""
+    """`timeout`, `memory`, `died`, `garbage` (it printed something that is not the protocol)."""
     message: str
 
 
 class WorkerRequest(NamedTuple):
+    """A request of the protocol, without the id."""
+
     op: str
     fields: bytes
     """JSON object of the op's fields."""
@@ -50,11 +58,15 @@ class WorkerRequest(NamedTuple):
 
 
 class ErrorReply(msgspec.Struct, frozen=True):
+    """The `error` of a reply."""
+
     kind: str
     message: str
 
 
 class WorkerReply(msgspec.Struct, frozen=True):
+    """A reply of the protocol: exactly one of `result` and `error` is there."""
+
     id: int
     result: msgspec.Raw = msgspec.Raw()
     error: ErrorReply | None = None
@@ -76,9 +88,8 @@ class Guard:
         )
 
     def tell(self, sign: str, pid: int) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # without its guard, a worker still ends at the end of its stdin
+        # Without its guard, a worker still ends at the end of its stdin.
+        with contextlib.suppress(OSError):
             self._process.stdin.write(f"{sign}{pid}\n".encode())
 
     def close(self) -> None:
@@ -94,12 +105,13 @@ class Worker:
 
     def __init__(self, launch: Launch, guard: Guard, memory_mb: int):
         self._memory_mb, self._guard, self._name = memory_mb, guard, launch.name
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             launch.command,
             env=launch.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
             bufsize=0,
             start_new_session=True,
         )
@@ -118,37 +130,31 @@ class Worker:
         self._memory_checked = 0.0
 
     def exchange(self, requests: list[WorkerRequest]) -> tuple[list[WorkerReply], Death | None]:
-        """Sends all requests, returns the replies that came and, if not all did, why. After a death the worker is gone."""
+        """Sends all requests, returns the replies that came and, if not all did, why.
+
+        After a death the worker is gone.
+        """
         try:
             return self._exchange(requests)
-        except BaseException:  # interrupted midway: what it would answer next belongs to no request
-            self.kill()
+        except BaseException:
+            self.kill()  # interrupted midway: what it would answer next belongs to no request
             raise
 
     def _exchange(self, requests: list[WorkerRequest]) -> tuple[list[WorkerReply], Death | None]:
         first, replies = self._sent, []
         self._sent += len(requests)
-        outgoing = memoryview(
-            b"".join(_message(first + i, request) for i, request in enumerate(requests))
-        )
+        messages = (_message(first + i, request) for i, request in enumerate(requests))
+        outgoing = memoryview(b"".join(messages))
         deadline = time.monotonic() + requests[0].seconds
         while len(replies) < len(requests):
             outgoing = self._send(outgoing)
             seconds = requests[len(replies)].seconds
             lines, death = self._receive(deadline, seconds, writing=bool(outgoing))
             for line in lines:
-                try:
-                    reply = _decode(line)
-                except (msgspec.MsgspecError, ValueError, RecursionError):
-                    reply = None
-                if (
-                    reply is None
-                    or reply.id != first + len(replies)
-                    or bool(bytes(reply.result)) == bool(reply.error)
-                ):
-                    return replies, self._die(
-                        "garbage", f"printed what is no reply: {_shorten(line)}"
-                    )
+                reply = _read_reply(line, first + len(replies))
+                if reply is None:
+                    what = f"printed what is no reply: {_shorten(line)}"
+                    return replies, self._die("garbage", what)
                 replies.append(reply)
                 if len(replies) == len(requests):
                     return replies, None
@@ -158,14 +164,14 @@ class Worker:
         return replies, None
 
     def _send(self, outgoing: memoryview) -> memoryview:
-        """Writes what fits; the rest is returned. Where nobody reads any more, the end of stdout will tell."""
+        """Writes what fits; the rest is returned."""
         while outgoing:
             try:
                 outgoing = outgoing[os.write(self._process.stdin.fileno(), outgoing) :]
             except BlockingIOError:
                 return outgoing
             except OSError:
-                return memoryview(b"")
+                return memoryview(b"")  # nobody reads any more; the end of stdout will tell
         return outgoing
 
     def _receive(
@@ -175,10 +181,8 @@ class Worker:
         now = time.monotonic()
         if writing:
             self._selector.register(self._process.stdin, selectors.EVENT_WRITE)
-        ready = {
-            key.fileobj
-            for key, _ in self._selector.select(min(MEMORY_POLL, max(0.0, deadline - now)))
-        }
+        wait = min(MEMORY_POLL, max(0.0, deadline - now))
+        ready = {key.fileobj for key, _ in self._selector.select(wait)}
         if writing:
             self._selector.unregister(self._process.stdin)
         if self._process.stderr in ready:
@@ -230,12 +234,10 @@ class Worker:
         if code == OUT_OF_MEMORY:
             return Death("memory", "ran out of memory")
         self._read_stderr()
-        said = self._stderr.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return Death(
-            "died",
-            f"ended the environment's process ({how}{': ' + _shorten(said[-1].encode()) if said else ''})",
-        )
+        if lines := self._stderr.strip().splitlines():
+            how += f": {_shorten(lines[-1])}"
+        return Death("died", f"ended the environment's process ({how})")
 
     def _die(self, kind: str, message: str) -> Death:
         self.kill()
@@ -264,11 +266,22 @@ def _message(id_: int, request: WorkerRequest) -> bytes:
     return b'{"id":%d,"op":"%s"%s\n' % (id_, request.op.encode(), fields)
 
 
+def _read_reply(line: bytes, id_: int) -> WorkerReply | None:
+    """The reply in a line, None where it is none to the request of this id."""
+    try:
+        reply = _decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    one = bool(bytes(reply.result)) != bool(reply.error)
+    return reply if one and reply.id == id_ else None
+
+
 def _shorten(text: bytes, limit: int = 200) -> str:
     line = printable(" ".join(text[: 4 * limit].decode("utf-8", "replace").split()))
     return line if len(line) <= limit else line[:limit] + "…"
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped: what a worker says must not move a terminal's cursor."""
+    """The text with control characters escaped."""
+    # What a worker says must not move a terminal's cursor.
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

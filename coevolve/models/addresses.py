@@ -24,7 +24,8 @@ class Address(NamedTuple):
     """The header of the user and password, where there is one."""
     query: list[tuple[str, str]]
     secrets: list[str]
-    """Texts in it that nobody may see: the password, the header's token, the values of the query."""
+    """Texts in it that nobody may see: the password, the header's token, the values of the
+    query."""
 
 
 def addresses(urls: str | None) -> list[Address]:

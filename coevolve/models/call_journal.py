@@ -3,11 +3,12 @@
     journal/3.jsonl     {"key": "3f2a…", "stage": …, "asked": …, "reply": …, "seconds": …, "retries": …, "cost": …}
     journal/lock        nothing: processes lock its bytes, one per call
 
-The first digit of the key chooses the file; a file is indexed when it is first needed, and read on where other processes
-append. A line that a killed process left torn is no answer, and never spoils the line after it; one that cannot be read is
-said and asked again. Several processes may use one journal: the second to ask a question that another is asking waits for
-that answer (a lock that dies with its holder), and asks itself if the other failed. Without calls (`--offline`) a journal is
-a cassette: copy it, commit it, play it.
+The first digit of the key chooses the file; a file is indexed when it is first needed, and read on
+where other processes append. A line that a killed process left torn is no answer, and never spoils
+the line after it; one that cannot be read is said and asked again. Several processes may use one
+journal: the second to ask a question that another is asking waits for that answer (a lock that dies
+with its holder), and asks itself if the other failed. Without calls (`--offline`) a journal is a
+cassette: copy it, commit it, play it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 
 class CallJournal:
-    """`writes=False` creates nothing on disk. Raises WriteFailed, before anything is paid, where nothing can be written."""
+    """`writes=False` creates nothing on disk. Raises WriteFailed, before anything is paid, where
+    nothing can be written."""
 
     def __init__(self, directory: str | os.PathLike[str], writes: bool = True):
         self.directory = Path(directory)
@@ -129,7 +131,8 @@ class CallJournal:
 
 
 class _File:
-    """One file of the journal, with the places of its lines by key; of two lines with one key the later counts."""
+    """One file of the journal, with the places of its lines by key; of two lines with one key the
+    later counts."""
 
     def __init__(self, path: Path, writes: bool):
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -155,7 +158,8 @@ class _File:
         return os.pread(self._handle, place[1], place[0]) if place else None
 
     def append(self, line: bytes) -> None:
-        """The whole line or, if the disk is full or the process killed, a part that counts for nothing."""
+        """The whole line or, if the disk is full or the process killed, a part that counts for
+        nothing."""
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         try:
             end = os.fstat(self._handle).st_size

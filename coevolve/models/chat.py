@@ -1,16 +1,19 @@
 """One call of a chat model: what is asked, what came back, and how a call fails.
 
-`Request.key()` is the address of a call in the journal: model, messages, parameters, prompt version and sample number, and
-nothing else; not the server, so that recorded answers serve anywhere. A model that is retrained needs a name of its own.
+`Request.key()` is the address of a call in the journal: model, messages, parameters, prompt version
+and sample number, and nothing else; not the server, so that recorded answers serve anywhere. A
+model that is retrained needs a name of its own.
 
-`read_reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field (``reasoning_content``,
-``reasoning``) or from a ``<think>`` block that leads the text; tool calls, and the older `function_call`. A choice without text,
-calls and reasoning is a BadReply, unless the token limit cut it off, or the request says that silence is a reply (a policy's: it
-hands back) and the model itself ended it there.
+`read_reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field
+(``reasoning_content``, ``reasoning``) or from a ``<think>`` block that leads the text; tool calls,
+and the older `function_call`. A choice without text, calls and reasoning is a BadReply, unless the
+token limit cut it off, or the request says that silence is a reply (a policy's: it hands back) and
+the model itself ended it there.
 
-Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no API takes or with arguments
-that are no JSON object makes text of all calls, in ``<tool_call>`` tags, for the parser of actions to read or to answer with a
-hint. So no later request holds a call that a server would refuse. Reasoning that never ended stays in the text.
+Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no
+API takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>``
+tags, for the parser of actions to read or to answer with a hint. So no later request holds a call
+that a server would refuse. Reasoning that never ended stays in the text.
 """
 
 from __future__ import annotations
@@ -34,11 +37,13 @@ _OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
 
 
 UNANSWERED = "the model gave no reply: "
-"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and no environment's fault."""
+"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and
+no environment's fault."""
 
 
 class BadReply(CoevolveError):
-    """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never an answer from the journal.
+    """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never an
+    answer from the journal.
 
     `usage` and `cached_tokens` are what it took all the same, as in a `ChatReply`.
     """
@@ -117,7 +122,8 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
 
     @property
     def message(self) -> Message:
-        """The assistant's message, as a conversation goes on with it. Its reasoning is for the record: it isn't sent back."""
+        """The assistant's message, as a conversation goes on with it. Its reasoning is for the
+        record: it isn't sent back."""
         message: Message = {"role": "assistant", "content": self.text}
         if self.reasoning:
             message["reasoning"] = self.reasoning
@@ -154,7 +160,8 @@ MOST_TOKENS = 2**53
 def read_reply(
     body: bytes, names: dict[str, str] | None = None, may_be_silent: bool = False
 ) -> ChatReply:
-    """The first choice of a chat completion. `names` maps the tool names of the server to ours. Raises BadReply."""
+    """The first choice of a chat completion. `names` maps the tool names of the server to ours.
+    Raises BadReply."""
     answer = _decode(body)
     used = _used(answer.usage)
     if not answer.choices:
@@ -179,7 +186,8 @@ def read_reply(
 
 
 def _used(usage: Any) -> tuple[Usage, int]:
-    """Tokens, and those of the prompt that were cached; 0 for what a server leaves out, or where it says no number of tokens."""
+    """Tokens, and those of the prompt that were cached; 0 for what a server leaves out, or where it
+    says no number of tokens."""
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
@@ -209,7 +217,8 @@ def _whole(value: Any) -> Any:
 
 
 def _split(message: _Message, truncated: bool) -> tuple[str, str]:
-    """Text and reasoning. Reasoning in the text that isn't ended by its mark, nor by the token limit, is text."""
+    """Text and reasoning. Reasoning in the text that isn't ended by its mark, nor by the token
+    limit, is text."""
     content = _text(message.content) or _text(message.refusal)
     reasoning = message.reasoning_content or message.reasoning
     if reasoning and isinstance(reasoning, str):
@@ -249,7 +258,8 @@ def _function(item: Any) -> Any:
 
 
 def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
-    """The call in OpenAI's shape, its arguments as text; None where no server would take it back."""
+    """The call in OpenAI's shape, its arguments as text; None where no server would take it
+    back."""
     function = _function(item)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         return None

@@ -1,21 +1,25 @@
-"""Framing of a chat in tokens by the tokenizer's own template, without ever re-tokenising what was sampled.
+"""Framing of a chat in tokens by the tokenizer's own template, without ever re-tokenising what was
+sampled.
 
-The prompt is the template's rendering of the first messages. What follows a sampled reply (the end of its frame, tool
-results or the next user turn, the start of the next reply) is found by template difference: a dummy conversation whose
-reply is a marker is rendered with the new messages appended, and everything after the marker and the token that ends a
-turn is the suffix (a template's newline after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the
-suffix alone has the same tokens as inside the whole text.
+The prompt is the template's rendering of the first messages. What follows a sampled reply (the end
+of its frame, tool results or the next user turn, the start of the next reply) is found by template
+difference: a dummy conversation whose reply is a marker is rendered with the new messages appended,
+and everything after the marker and the token that ends a turn is the suffix (a template's newline
+after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the suffix alone has
+the same tokens as inside the whole text.
 
-`render` takes the place of the template: a function of messages and schemas that gives the text up to the next reply.
+`render` takes the place of the template: a function of messages and schemas that gives the text up
+to the next reply.
 
-A template without a `tool` role gets the results as a user message. No template, or one that ends no turn by a special
-token, is a UsageError.
+A template without a `tool` role gets the results as a user message. No template, or one that ends
+no turn by a special token, is a UsageError.
 
-What a user or a tool says is data: ``<|im_start|>`` or ``</think>`` in it are characters, never the tokens that frame a
-conversation, so no observation can pose as a turn. The text is still the template's, byte for byte; it is cut inside such
-words before it is tokenised, and without them its tokens are those of the whole. The words are the tokenizer's special tokens
-and those added ones in angle or square brackets that the template writes. System messages and earlier replies are ours and the policy's: they are left
-as they are.
+What a user or a tool says is data: ``<|im_start|>`` or ``</think>`` in it are characters, never the
+tokens that frame a conversation, so no observation can pose as a turn. The text is still the
+template's, byte for byte; it is cut inside such words before it is tokenised, and without them its
+tokens are those of the whole. The words are the tokenizer's special tokens and those added ones in
+angle or square brackets that the template writes. System messages and earlier replies are ours and
+the policy's: they are left as they are.
 """
 
 from __future__ import annotations
@@ -68,7 +72,8 @@ class ChatTemplate:
             ) from None
 
     def suffix(self, messages: list[Message]) -> list[int]:
-        """Token ids between the end token of a reply and the start of the next one, with the messages between them."""
+        """Token ids between the end token of a reply and the start of the next one, with the
+        messages between them."""
         key = tuple((m["role"], m["content"]) for m in messages)
         if key not in self._suffixes:
             if len(self._suffixes) >= CACHE:
@@ -161,7 +166,8 @@ class ChatTemplate:
             return False
 
     def _known_roles(self, messages: list[Message]) -> list[Message]:
-        """The messages as this template can show them: without a tool role one user message holds them all."""
+        """The messages as this template can show them: without a tool role one user message holds
+        them all."""
         if self._tool_role or all(m["role"] != "tool" for m in messages):
             return messages
         return [{"role": "user", "content": "\n".join(m["content"] for m in messages)}]

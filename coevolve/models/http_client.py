@@ -1,7 +1,8 @@
 """The HTTP client that the openai package uses here: it bounds each attempt in time and in bytes.
 
-The package's own timeout bounds each wait for a byte, and it reads an answer of any length. What such
-a client takes from the environment (proxies, certificates) is refused here where it cannot be used.
+The package's own timeout bounds each wait for a byte, and it reads an answer of any length. What
+such a client takes from the environment (proxies, certificates) is refused here where it cannot be
+used.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ _CERTIFICATES = ("ssl_cert_file", "sslkeylogfile")
 def bounded_client(timeout: float, query: list[tuple[str, str]]) -> Any:
     """An HTTP client for the openai package that adds `query` to the address of every request.
 
-    An attempt ends after `timeout` seconds, however the server spends them, and at most `MAX_BYTES` + 1
-    bytes of an answer are read. Raises UsageError and MissingDependency for the environment's settings.
+    An attempt ends after `timeout` seconds, however the server spends them, and at most `MAX_BYTES`
+    + 1 bytes of an answer are read. Raises UsageError and MissingDependency for the environment's
+    settings.
     """
     import openai
 
@@ -96,7 +98,8 @@ def _set_variables(names: tuple[str, ...]) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """The reason at the bottom of a connection error, in the system's words: "Connection refused"."""
+    """The reason at the bottom of a connection error, in the system's words: "Connection
+    refused"."""
     found = bottom = error.__cause__ or error
     while bottom := _cause_of(bottom):
         found = bottom if isinstance(bottom, OSError) else found

@@ -1,19 +1,24 @@
-"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion per call.
+"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat
+completion per call.
 
-Retries are the openai package's own: connection errors, 408, 409, 429 and 5xx, Retry-After honoured up to a minute, nothing on
-top; `http_client` bounds each attempt in time and bytes. A server that cannot be reached, refuses the key, asks for a longer rest
-or goes on failing raises Unreachable; a request it calls wrong raises CoevolveError; a conversation longer than its context
-raises ContextFull; an answer without content, or too long to be one, raises BadReply.
+Retries are the openai package's own: connection errors, 408, 409, 429 and 5xx, Retry-After honoured
+up to a minute, nothing on top; `http_client` bounds each attempt in time and bytes. A server that
+cannot be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a
+request it calls wrong raises CoevolveError; a conversation longer than its context raises
+ContextFull; an answer without content, or too long to be one, raises BadReply.
 
-The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled there (`secrets`), so that
-no record or error can hold it; so are the password and the query of an address (`addresses`).
+The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled
+there (`secrets`), so that no record or error can hold it; so are the password and the query of an
+address (`addresses`).
 
-The body goes through the package's `post` and the answer is read as bytes: building the typed objects of
-`chat.completions.create` costs more than the rest of the call. A server without structured answers (it calls
-`response_format` wrong, with HTTP 400, 404, 422 or 501) is asked without, once known. Results of calls that were read from a
-reply's text are `tool` messages, as in training; a server that takes them for calls of its own only gets `user` messages, once
-known. Several servers of one model (a trainer's replicas) are several addresses with commas between them: each conversation
-stays with one of them, where its prefix is cached. Tool names that the API refuses (dots) are sent with `__` in place of the other characters and mapped back.
+The body goes through the package's `post` and the answer is read as bytes: building the typed
+objects of `chat.completions.create` costs more than the rest of the call. A server without
+structured answers (it calls `response_format` wrong, with HTTP 400, 404, 422 or 501) is asked
+without, once known. Results of calls that were read from a reply's text are `tool` messages, as in
+training; a server that takes them for calls of its own only gets `user` messages, once known.
+Several servers of one model (a trainer's replicas) are several addresses with commas between them:
+each conversation stays with one of them, where its prefix is cached. Tool names that the API
+refuses (dots) are sent with `__` in place of the other characters and mapped back.
 """
 
 from __future__ import annotations
@@ -54,11 +59,13 @@ class ChatAnswer(NamedTuple):
 
 
 class ChatClient:
-    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`; None is OPENAI_BASE_URL;
-    without either, nothing is sent anywhere (UsageError). Belongs to one event loop.
+    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`;
+    None is OPENAI_BASE_URL; without either, nothing is sent anywhere (UsageError). Belongs to one
+    event loop.
 
-    `concurrency` is how many calls are expected at a time: their connections are spread over several pools, since a pool looks
-    at every idle connection it has for every call. `at_server` has the server's name of a model, where that is another.
+    `concurrency` is how many calls are expected at a time: their connections are spread over
+    several pools, since a pool looks at every idle connection it has for every call. `at_server`
+    has the server's name of a model, where that is another.
     """
 
     def __init__(
@@ -99,7 +106,8 @@ class ChatClient:
         return ChatAnswer(self._safe(found), response.retries_taken, seconds)
 
     def _safe(self, found: ChatReply) -> ChatReply:
-        """The reply without secrets. They are cut here, out of what was read, for a server may spell them in any way of JSON's."""
+        """The reply without secrets. They are cut here, out of what was read, for a server may
+        spell them in any way of JSON's."""
         cut = self._secrets.cut
         calls = [
             {
@@ -114,7 +122,8 @@ class ChatClient:
         )
 
     async def _post(self, request: ChatRequest, names: dict[str, str]) -> Any:
-        """The raw response; asks again where the server has no structured answers, or no `tool` messages of this kind."""
+        """The raw response; asks again where the server has no structured answers, or no `tool`
+        messages of this kind."""
         server = self._servers[_conversation(request) % len(self._servers)]
         schema = request.model not in self._without_schema
         results = request.model not in self._without_results
@@ -154,7 +163,8 @@ def _read(body: bytes, names: dict[str, str], may_be_silent: bool) -> ChatReply:
 
 
 def _conversation(request: ChatRequest) -> int:
-    """The same number for all requests of one conversation: what was said before the model's first word, and which sample it is."""
+    """The same number for all requests of one conversation: what was said before the model's first
+    word, and which sample it is."""
     began = itertools.takewhile(lambda message: message["role"] != "assistant", request.messages)
     words = "\0".join(str(message.get("content")) for message in began)
     return zlib.crc32(words.encode("utf-8", "replace")) + request.sample
@@ -209,7 +219,8 @@ def _lone(message: Message) -> bool:
 
 
 def _outgoing(messages: list[Message], names: dict[str, str], results: bool) -> list[Message]:
-    """Messages as the API takes them; `results`: whether it takes `tool` messages for calls without an id. Reasoning stays here."""
+    """Messages as the API takes them; `results`: whether it takes `tool` messages for calls without
+    an id. Reasoning stays here."""
     sent = []
     for message in messages:
         if _lone(message):

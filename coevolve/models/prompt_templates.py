@@ -1,17 +1,18 @@
-"""Prompts: readable jinja2 files of the package folder ``coevolve/prompts``, each versioned by the hash of what it says.
+"""Loads the prompts: jinja2 files of the folder ``coevolve/prompts``, versioned by what they say.
 
-`load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's folder (`--prompts DIR`), which
-need not hold them all. A file may include others of the folder; the version covers those too. A name in the user's folder that
-the package has not is refused: it would change nothing. `load` renders `EXAMPLES`, so that a file that cannot be read or
-rendered, that uses a variable which no stage gives, includes itself or says nothing is refused before anything is begun.
+`load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's folder
+(`--prompts DIR`), which need not hold them all. A file may include others of the folder; the version
+covers those too. A name in the user's folder that the package has not is refused: it would change
+nothing. `load` renders examples, so that a file that cannot be read or rendered, that uses a variable
+which no stage gives, includes itself or says nothing is refused before anything is begun.
 
-``{{ text | data }}`` fences what an environment said, so that the model can tell it from instructions: the fence's name is a
-hash of the text, and no text can hold the hash of itself.
+``{{ text | data }}`` fences what an environment said, so that the model can tell it from instructions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,55 +26,23 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 SUFFIX = ".jinja"
-_STEPS = '{"step": 0, "tool": "shop.add", "arguments": {"item": "milk"}, "observation": "{}"}'
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "abstract": {
-        "most": 4,
-        "goals": 2,
-        "code": False,
-        "notes": "Where: at the end",
-        "explorations": [{"steps": _STEPS, "known": {"item": ["milk"]}, "observation": "a shop"}],
-        "tools": ["shop.add: Adds an item."],
-    },
-    "data_rule": {},
-    "explore": {
-        "mode": "guided",
-        "code": False,
-        "steps": 15,
-        "notes": "Where: at the end",
-        "aim": ["shop.add"],
-        "known": {"item": ["milk"]},
-        "observation": "a shop",
-        "seldom": ["shop.pay"],
-        "tried": ["shop.add(item) ×1"],
-        "tools": [],
-    },
-    "observe": {
-        "observation": "{}",
-        "error": "not_found",
-        "changed": True,
-        "left": 3,
-        "tried": ["shop.add(item) ×1"],
-    },
-    "reflect": {
-        "facts": "it failed",
-        "query": ["I need milk."],
-        "pattern": ["^", "shop.add"],
-        "trajectories": [{"outcome": "failure (done)", "steps": _STEPS}],
-        "tools": ["shop.add: Adds an item."],
-    },
-}
+FOLDER = files("coevolve") / "prompts"
+EXAMPLES: dict[str, dict[str, Any]] = json.loads((FOLDER / "examples.json").read_text("utf-8"))
 """What the stages give to each prompt, by example: the variables that a file of the user's may use."""
+_NEVER_EMPTY = ("explorations",)
 
 
 class PromptTemplate(NamedTuple):
+    """A prompt to be filled in."""
+
     name: str
     version: str
     """16 hex digits: the hash of the file and of those it includes."""
     environment: Environment
 
     def render(self, **values: Any) -> str:
-        """The text, without white space at its ends. Raises UsageError for a variable that the stage doesn't give."""
+        """The text, without white space at its ends. Raises UsageError for a variable that the stage
+        doesn't give."""
         try:
             return self.environment.get_template(self.name + SUFFIX).render(values).strip()
         except Exception as error:  # a template is a program of the user's, and may fail in any way
@@ -81,14 +50,12 @@ class PromptTemplate(NamedTuple):
 
 
 def load(name: str, directory: str | None = None) -> PromptTemplate:
-    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without jinja2."""
+    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without
+    jinja2."""
     sources = _sources(directory)
     environment = _environment(sources)
-    prompt = PromptTemplate(
-        name,
-        content_id(*sorted(_closure(name + SUFFIX, sources, environment).items())),
-        environment,
-    )
+    included = _included(name + SUFFIX, sources, environment)
+    prompt = PromptTemplate(name, content_id(*sorted(included.items())), environment)
     for example in _examples(name):
         if not prompt.render(**example) and example == EXAMPLES[name]:
             raise UsageError(f"prompt {name}: it says nothing")
@@ -96,14 +63,13 @@ def load(name: str, directory: str | None = None) -> PromptTemplate:
 
 
 def _examples(name: str) -> list[dict[str, Any]]:
-    """The example, and one in which nothing is there that may be missing, as code."""
+    """The example, and one as code in which nothing is there that may be missing."""
     full = EXAMPLES[name]
-    given = ("explorations",)  # never empty
-    none = {
-        k: type(v)() if isinstance(v, str | list | dict) and k not in given else v
-        for k, v in full.items()
-    }
-    return [full, none | ({"code": True, "mode": "curious"} if "code" in full else {})]
+    bare = dict(full)
+    for key, value in full.items():
+        if isinstance(value, str | list | dict) and key not in _NEVER_EMPTY:
+            bare[key] = type(value)()
+    return [full, bare | ({"code": True, "mode": "curious"} if "code" in full else {})]
 
 
 def fence(text: Any) -> str:
@@ -112,27 +78,23 @@ def fence(text: Any) -> str:
         try:
             text = msgspec.json.encode(text).decode()
         except TypeError:
-            text = str(text)  # of an undefined variable: jinja's own error
+            text = str(text)  # an undefined variable: jinja's own error
+    # The mark's name is a hash of the text, and no text can hold the hash of itself.
     mark = f"data-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return f"<{mark}>\n{text}\n</{mark}>"
 
 
 def _sources(directory: str | None) -> dict[str, str]:
     """File name → text; the user's win."""
-    own = {
-        f.name: f.read_text()
-        for f in (files("coevolve") / "prompts").iterdir()
-        if f.name.endswith(SUFFIX)
-    }
+    own = {f.name: f.read_text("utf-8") for f in FOLDER.iterdir() if f.name.endswith(SUFFIX)}
     if directory is None:
         return own
     if not Path(directory).is_dir():
         raise UsageError(f"--prompts {directory}: no such folder")
     theirs = {path.name: _text(path) for path in sorted(Path(directory).glob("*" + SUFFIX))}
-    if unknown := sorted(theirs.keys() - own.keys()):
-        raise UsageError(
-            f"--prompts {directory}: unknown {', '.join(unknown)}; there are {', '.join(sorted(own))}"
-        )
+    if unknown := ", ".join(sorted(theirs.keys() - own.keys())):
+        there = ", ".join(sorted(own))
+        raise UsageError(f"--prompts {directory}: unknown {unknown}; there are {there}")
     return own | theirs
 
 
@@ -145,7 +107,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"--prompts: {path}: it is no UTF-8 text") from error
 
 
-def _closure(
+def _included(
     name: str, sources: dict[str, str], environment: Environment, above: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """The template and all it includes, with their texts."""
@@ -164,7 +126,7 @@ def _closure(
     for part in parts:
         if part is None:
             raise UsageError(f"{what}: {name}: what it includes has to be written out")
-        found |= _closure(part, sources, environment, (*above, name))
+        found |= _included(part, sources, environment, (*above, name))
     return found
 
 

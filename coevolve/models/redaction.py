@@ -1,8 +1,9 @@
 """Texts that must not be kept: the key, and the password or query that stands in an address.
 
-A server may say the key as it is, or escaped in JSON (``\\/``, ``\\u002d``), and in JSON that is text of other JSON (a call's
-arguments, a structured answer) several times over, or as an address holds it (``%2F``). Whoever decodes that text later would
-have the key, so `Secrets.cut` finds it with any of its characters escaped, any number of times.
+A server may say the key as it is, or escaped in JSON (``\\/``, ``\\u002d``), and in JSON that is
+text of other JSON (a call's arguments, a structured answer) several times over, or as an address
+holds it (``%2F``). Whoever decodes that text later would have the key, so `Secrets.cut` finds it
+with any of its characters escaped, any number of times.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _letter(letter: str) -> str:
 
 
 def public_address(url: str) -> str:
-    """Any text that was given as an address, as a message may hold it: nothing before an @, nothing after a question mark."""
+    """Any text that was given as an address, as a message may hold it: nothing before an @, nothing
+    after a question mark."""
     begin, at, host = url.rpartition("@")
     scheme = re.match(r"[a-z]+://", begin, re.IGNORECASE)
     return re.split(r"[?#]", f"{scheme[0] if scheme else ''}{REDACTED}@{host}" if at else url)[0]

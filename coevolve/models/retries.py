@@ -1,4 +1,5 @@
-"""The retry policy of calls to a model's server: HTTP 429 (too many requests) and other passing faults.
+"""The retry policy of calls to a model's server: HTTP 429 (too many requests) and other passing
+faults.
 
 | the attempt ended with | the client |
 |---|---|
@@ -7,8 +8,9 @@
 | the same, with a longer Retry-After | gives up at once |
 | any other HTTP error | gives up at once |
 
-The openai package does the waiting and repeating (exponential backoff with jitter from half a second to eight); nothing
-retries on top of it. A call that is given up raises Unreachable, and a rerun of the command goes on from the journal.
+The openai package does the waiting and repeating (exponential backoff with jitter from half a
+second to eight); nothing retries on top of it. A call that is given up raises Unreachable, and a
+rerun of the command goes on from the journal.
 """
 
 from __future__ import annotations

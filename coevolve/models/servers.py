@@ -1,7 +1,7 @@
 """One server of a model: the openai package's clients for it, and what its failures mean.
 
-Of what the package reads in the environment only three variables go out: the key, OPENAI_ORG_ID and OPENAI_PROJECT_ID.
-OPENAI_CUSTOM_HEADERS is refused, for it could hold another key.
+Of what the package reads in the environment only three variables go out: the key, OPENAI_ORG_ID and
+OPENAI_PROJECT_ID. OPENAI_CUSTOM_HEADERS is refused, for it could hold another key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 
 
 class Server:
-    """`pools` is how many clients it gets, each with connections of its own. Raises UsageError, MissingDependency."""
+    """`pools` is how many clients it gets, each with connections of its own. Raises UsageError,
+    MissingDependency."""
 
     def __init__(self, at: Address, key: str, timeout: float, pools: int):
         openai = package()
@@ -98,7 +99,8 @@ def package() -> Any:
 
 
 def environment_key() -> str:
-    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables of the package's that cannot or must not go out."""
+    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables of the package's that cannot or
+    must not go out."""
     if os.environ.get("OPENAI_CUSTOM_HEADERS"):
         raise UsageError(
             "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: the key comes from OPENAI_API_KEY only"
@@ -122,7 +124,8 @@ def _credentials(at: Address, key: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What the body of an error says is wrong, in any of the forms that servers have; else the error's own message."""
+    """What the body of an error says is wrong, in any of the forms that servers have; else the
+    error's own message."""
     said = getattr(error, "body", None)
     while isinstance(said, dict):
         said = next(

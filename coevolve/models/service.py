@@ -1,13 +1,16 @@
-"""Models at a server, for one run of a stage: every call goes through the journal, the budget and a limit of concurrency.
+"""Models at a server, for one run of a stage: every call goes through the journal, the budget and a
+limit of concurrency.
 
     with Models("explore", Options(base_url="http://localhost:8000/v1")) as models:
         for found in models.each(contexts, explore_one):      # explore_one is a coroutine function: await models.chat(…)
             ...
 
-A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid for, so it counts, and the
-journal knows what it took: a rerun asks again, with that much less of its budget of tokens and cost. The same question asked twice at a time is one call. When an error or a
-budget ends the stage, calls in flight are let finish, for one attempt's time at most, and are kept; an interrupt cuts
-them off. `each` runs on an event loop of its own that stands still between two results.
+A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid
+for, so it counts, and the journal knows what it took: a rerun asks again, with that much less of
+its budget of tokens and cost. The same question asked twice at a time is one call. When an error or
+a budget ends the stage, calls in flight are let finish, for one attempt's time at most, and are
+kept; an interrupt cuts them off. `each` runs on an event loop of its own that stands still between
+two results.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ AHEAD = 8
 
 
 RESERVED_FIELDS = ("messages", "model", "n", "stream", "tools")
-"""Fields of a request that are never the user's `extra`: the stage sends them, or reads replies as if they were not sent."""
+"""Fields of a request that are never the user's `extra`: the stage sends them, or reads replies as
+if they were not sent."""
 
 
 class Options(Struct, frozen=True):
@@ -65,7 +69,8 @@ class Options(Struct, frozen=True):
     at_server: dict[str, str] = {}
     """Name of a model → the server's name of it, where that is another."""
     until: str | None = None
-    """A file: once it is there, the server has other models under these names, and nothing that it says is kept."""
+    """A file: once it is there, the server has other models under these names, and nothing that it
+    says is kept."""
 
 
 class Models:
@@ -106,7 +111,8 @@ class Models:
         self.close(finish=kind is None or issubclass(kind, Exception))
 
     def close(self, finish: bool = True) -> None:
-        """Ends the client and the loop; `finish` waits for calls in flight and keeps their answers."""
+        """Ends the client and the loop; `finish` waits for calls in flight and keeps their
+        answers."""
         if not self._closing:
             self._closing = True
             try:
@@ -130,7 +136,8 @@ class Models:
         return [msgspec.structs.replace(totals, kept=self.kept) for totals in self.spending.all()]
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """The reply, from the journal or the server. Raises BadReply, Full, Unreachable, BudgetReached, CoevolveError."""
+        """The reply, from the journal or the server. Raises BadReply, Full, Unreachable,
+        BudgetReached, CoevolveError."""
         if self.options.extra:
             request = msgspec.structs.replace(request, extra=self.options.extra | request.extra)
         key = request.key()
@@ -148,7 +155,8 @@ class Models:
         return await asyncio.shield(task)
 
     async def ask(self, request: ChatRequest, type_: type[T]) -> T:
-        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason. Raises AnswerRejected too."""
+        """The reply as a value of the type (a msgspec Struct), asked for again once with the
+        reason. Raises AnswerRejected too."""
         totals = self.spending.of(request.model)
         request = msgspec.structs.replace(request, schema=structured_output.response_schema(type_))
         reply = await self.chat(request)
@@ -167,9 +175,11 @@ class Models:
     def each(
         self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None
     ) -> Iterator[B]:
-        """`function` of every item, `width` (default: the concurrency) at a time, in the order of the items.
+        """`function` of every item, `width` (default: the concurrency) at a time, in the order of
+        the items.
 
-        The first failure of an item, in that order, is raised in its place; the others that run are cancelled.
+        The first failure of an item, in that order, is raised in its place; the others that run are
+        cancelled.
         """
         lane = _Lane(items, function, width or self.options.concurrency)
         try:
@@ -204,7 +214,8 @@ class Models:
             return await self._call(key, request, before.wasted if before else Usage())
 
     async def _call(self, key: str, request: ChatRequest, wasted: Usage) -> ChatReply:
-        """Asks, and keeps what came. `wasted` is what earlier answers to this took that could not be used."""
+        """Asks, and keeps what came. `wasted` is what earlier answers to this took that could not
+        be used."""
         totals, began = self.spending.of(request.model), time.monotonic()
         try:
             reply, retries, seconds = await self._client.complete(request)
@@ -261,7 +272,8 @@ class Models:
 
 
 class _Lane:
-    """Items on their way through a coroutine function: `width` run, finished ones wait for their turn."""
+    """Items on their way through a coroutine function: `width` run, finished ones wait for their
+    turn."""
 
     def __init__(self, items: Iterable[Any], function: Callable[[Any], Awaitable[Any]], width: int):
         self._source, self._function, self._width = iter(items), function, width

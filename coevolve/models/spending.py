@@ -1,16 +1,19 @@
 """What the calls of one command took, and where they have to stop.
 
-`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid now and for answers found
-in the journal. `begin` raises BudgetReached before a call that a limit forbids: calls in flight at that moment are finished
-and kept, so tokens and cost may end above their limit by what was in flight. A rerun starts a budget of its own and pays
-only what the journal lacks; what answers took that could not be used counts again (`waste`) where it asks for those, so that
-a server that never says anything usable ends a budget however often the command is run.
+`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid
+now and for answers found in the journal. `begin` raises BudgetReached before a call that a limit
+forbids: calls in flight at that moment are finished and kept, so tokens and cost may end above
+their limit by what was in flight. A rerun starts a budget of its own and pays only what the journal
+lacks; what answers took that could not be used counts again (`waste`) where it asks for those, so
+that a server that never says anything usable ends a budget however often the command is run.
 
-A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself: such calls are counted by
-`estimate`, said as `estimated`, and their cost is null. A limit of cost goes by the estimate's price.
+A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself:
+such calls are counted by `estimate`, said as `estimated`, and their cost is null. A limit of cost
+goes by the estimate's price.
 
-Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million tokens, in any currency;
-`cached` defaults to `prompt`. A model that is not in it has cost null, never 0.
+Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million
+tokens, in any currency; `cached` defaults to `prompt`. A model that is not in it has cost null,
+never 0.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ RECORD = "model_calls.jsonl"
 
 
 BYTES_PER_TOKEN = 3
-"""Of an estimate, in UTF-8. Prose has more bytes a token, so that a budget ends early rather than late."""
+"""Of an estimate, in UTF-8. Prose has more bytes a token, so that a budget ends early rather than
+late."""
 
 
 def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
-    """What a call took, where the server does not say: no prompt has 0 tokens, and no words. None where it does."""
+    """What a call took, where the server does not say: no prompt has 0 tokens, and no words. None
+    where it does."""
     counted = reply.usage
     said = [reply.text, reply.reasoning, *reply.tool_calls]
     if counted.prompt_tokens and (counted.completion_tokens or not any(said)):
@@ -90,7 +95,8 @@ def read_prices(path: str) -> dict[str, Price]:
 
 
 class Spent(Struct):
-    """Sums over calls; `cost` is None as soon as one call's is unknown, and for calls without price table."""
+    """Sums over calls; `cost` is None as soon as one call's is unknown, and for calls without price
+    table."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -246,13 +252,15 @@ class Spending:
             self._cost += self._prices[model].of(estimated or reply.usage, reply.cached_tokens)
 
     def waste(self, model: str, used: Usage) -> None:
-        """Takes from the budget what earlier runs paid for unusable answers to a question that is open still."""
+        """Takes from the budget what earlier runs paid for unusable answers to a question that is
+        open still."""
         self._wasted += used.prompt_tokens + used.completion_tokens
         if model in self._prices:
             self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
-        """Before every call that is paid. Raises BudgetReached, or UsageError where --max-cost has no price to go by."""
+        """Before every call that is paid. Raises BudgetReached, or UsageError where --max-cost has
+        no price to go by."""
         if self._limits.cost is not None and model not in self._prices:
             raise UsageError(f"--max-cost needs the price of {model} in --prices")
         spent = [totals.paid for totals in self._totals.values()]

@@ -1,8 +1,10 @@
-"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that type or a reason why not.
+"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that
+type or a reason why not.
 
-Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text that is no JSON goes through
-json-repair (fences, prose around it, a missing bracket), which the caller counts; JSON of the wrong shape never does, and a
-reply that was cut off isn't mended into something that looks whole. What holds half of a surrogate pair is no text, and refused.
+Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text
+that is no JSON goes through json-repair (fences, prose around it, a missing bracket), which the
+caller counts; JSON of the wrong shape never does, and a reply that was cut off isn't mended into
+something that looks whole. What holds half of a surrogate pair is no text, and refused.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class DecodedAnswer(NamedTuple):
 
 
 def response_schema(type_: type) -> dict[str, Any]:
-    """`json_schema` of the API's response format; `strict` where the schema has no free-form object, which strict forbids."""
+    """`json_schema` of the API's response format; `strict` where the schema has no free-form
+    object, which strict forbids."""
     (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     closed = all([_close(schema), *map(_close, components.values())])
     whole = {**schema, **({"$defs": components} if components else {})}
@@ -37,7 +40,8 @@ def response_schema(type_: type) -> dict[str, Any]:
 
 
 def _close(schema: dict[str, Any]) -> bool:
-    """Demands every property and no other, as strict mode does; False where an object takes any property."""
+    """Demands every property and no other, as strict mode does; False where an object takes any
+    property."""
     schema.pop("default", None)
     closed = True
     if "properties" in schema:
@@ -50,7 +54,8 @@ def _close(schema: dict[str, Any]) -> bool:
 
 
 def decode(reply: ChatReply, type_: type) -> DecodedAnswer:
-    """The reply's text as a value of the type. Raises MissingDependency where a repair would need json-repair."""
+    """The reply's text as a value of the type. Raises MissingDependency where a repair would need
+    json-repair."""
     if reply.truncated:
         return DecodedAnswer(reason="it was cut off by the token limit")
     text = reply.text.strip()
@@ -87,7 +92,8 @@ def _repaired(text: str, type_: type) -> DecodedAnswer:
 
 
 def is_text(value: Any) -> bool:
-    """Whether every text in a decoded answer can be written: `\\ud83d` alone, which lenient readers of JSON let pass, cannot."""
+    """Whether every text in a decoded answer can be written: `\\ud83d` alone, which lenient readers
+    of JSON let pass, cannot."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -1,15 +1,19 @@
-"""A half-million-parameter Llama in plain Hugging Face form, and its tokenizer: the laptop policy before any training.
+"""A half-million-parameter Llama in plain Hugging Face form, and its tokenizer: the laptop policy
+before any training.
 
 What makes it learn to call tools from a few thousand demonstrations (measured):
 
 - weights start at a spread of about 1/sqrt(width), .08; at Llama's .02 the arguments stay random,
-- a word is the same token in prose and in JSON (a space is no part of `Ann`), so that copying is one skill,
-- what tells a value's role stands right before it: a JSON key is one token with its quotes, ``"id":"``, and a preposition
-  one with its space, `of `. Copying is then what a two-layer transformer finds first, attention to what followed the same
-  token before; with keys in three tokens some seeds never found it in 1,500 steps,
+- a word is the same token in prose and in JSON (a space is no part of `Ann`), so that copying is
+one skill,
+- what tells a value's role stands right before it: a JSON key is one token with its quotes,
+  ``"id":"``, and a preposition one with its space, `of `. Copying is then what a two-layer
+  transformer finds first, attention to what followed the same token before; with keys in three
+  tokens some seeds never found it in 1,500 steps,
 - the template leaves tools out of the prompt: an episode is about 80 tokens long.
 
-Roles are framed as ``<|role|>content<|end|>``. The template marks the assistant's tokens, ``<|end|>`` included, as generated.
+Roles are framed as ``<|role|>content<|end|>``. The template marks the assistant's tokens,
+``<|end|>`` included, as generated.
 """
 
 from __future__ import annotations
@@ -71,7 +75,8 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 def make_model(
     tokenizer: PreTrainedTokenizerFast, seed: int, heads: int = HEADS
 ) -> LlamaForCausalLM:
-    """The untrained model for the tokenizer's vocabulary; a pure function of its arguments. `heads` share the width."""
+    """The untrained model for the tokenizer's vocabulary; a pure function of its arguments. `heads`
+    share the width."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

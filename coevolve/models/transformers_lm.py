@@ -1,15 +1,18 @@
-"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all turns.
+"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all
+turns.
 
-`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens in the cache: each
-forward pass feeds every row its next tokens, forced ones (prompt, observation) or the one just sampled, as many at a time
-as the row with the fewest has. So there is no padding, no attention mask and no re-tokenisation: what was sampled is what
-is trained on. A prompt that several rows share is prefilled once. Finished rows leave the cache.
+`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens
+in the cache: each forward pass feeds every row its next tokens, forced ones (prompt, observation)
+or the one just sampled, as many at a time as the row with the fewest has. So there is no padding,
+no attention mask and no re-tokenisation: what was sampled is what is trained on. A prompt that
+several rows share is prefilled once. Finished rows leave the cache.
 
-A draw is a pure function of the row's key: one uniform number per token from the key's own generator, put through the
-inverse of the distribution's cumulative sum. `logprobs` are those of the sampling distribution, temperature included.
+A draw is a pure function of the row's key: one uniform number per token from the key's own
+generator, put through the inverse of the distribution's cumulative sum. `logprobs` are those of the
+sampling distribution, temperature included.
 
-Weights are float32; on a GPU the passes run in bfloat16 by autocast unless float32 is asked for. One torch thread unless
-OMP_NUM_THREADS or `threads` says otherwise: small models lose with more.
+Weights are float32; on a GPU the passes run in bfloat16 by autocast unless float32 is asked for.
+One torch thread unless OMP_NUM_THREADS or `threads` says otherwise: small models lose with more.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ class SampledReply(NamedTuple):
     truncated: bool
     """A token limit ended it, not the model."""
     length: int
-    """Tokens of the row so far, the one that ends the reply included, also where the model left it out."""
+    """Tokens of the row so far, the one that ends the reply included, also where the model left it
+    out."""
 
 
 class TokenRow(NamedTuple):
@@ -58,11 +62,13 @@ class TokenRow(NamedTuple):
 
 
 Respond = Callable[[list[SampledReply]], list[list[int] | None]]
-"""Given replies that ended: for each the tokens that follow it, or None where the conversation is over."""
+"""Given replies that ended: for each the tokens that follow it, or None where the conversation is
+over."""
 
 
 def identity(name: str) -> str:
-    """A short name for a model: directory name and digest of its weights' ends, or the id as given."""
+    """A short name for a model: directory name and digest of its weights' ends, or the id as
+    given."""
     path = Path(name)
     weights = sorted([*path.glob("*.safetensors"), *path.glob("*.bin")]) if path.is_dir() else []
     if not weights:
@@ -77,8 +83,8 @@ def identity(name: str) -> str:
 
 
 class LocalModel:
-    """`max_tokens` caps an episode, `max_turn_tokens` a reply. Defaults: the model's own generation config (`max_length`,
-    `max_new_tokens`), else its context and a sixth of it, at most 1024."""
+    """`max_tokens` caps an episode, `max_turn_tokens` a reply. Defaults: the model's own generation
+    config (`max_length`, `max_new_tokens`), else its context and a sixth of it, at most 1024."""
 
     def __init__(
         self,
@@ -122,8 +128,9 @@ class LocalModel:
         max_turn_tokens: int | None = None,
         render: Render | None = None,
     ) -> LocalModel:
-        """Loads a Hugging Face directory or id, LoRA adapters included. `device` cpu or cuda (default: cuda if there is
-        one), `dtype` float32 or bfloat16 (GPU default). Raises UsageError, Unreachable or MissingDependency."""
+        """Loads a Hugging Face directory or id, LoRA adapters included. `device` cpu or cuda
+        (default: cuda if there is one), `dtype` float32 or bfloat16 (GPU default). Raises
+        UsageError, Unreachable or MissingDependency."""
         torch = _torch()
         if threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(threads or 1)
@@ -164,9 +171,11 @@ class LocalModel:
     def sample(
         self, prompts: list[list[int]], keys: list[str], respond: Respond, temperature: float
     ) -> list[TokenRow]:
-        """Plays the conversations that begin with the prompts (each shorter than `max_tokens`) to their ends.
+        """Plays the conversations that begin with the prompts (each shorter than `max_tokens`) to
+        their ends.
 
-        `keys` seed the rows' draws. `temperature` 0 takes the most likely token; its log-probabilities are at 1.
+        `keys` seed the rows' draws. `temperature` 0 takes the most likely token; its
+        log-probabilities are at 1.
         """
         if not prompts:
             return []
@@ -233,7 +242,8 @@ class LocalModel:
         return over
 
     def forward(self, ids: torch.Tensor, cache: object | None = None) -> torch.Tensor:
-        """Logits [B, L, V] of token ids [B, L]; with a cache, which grows, at least those of the last position."""
+        """Logits [B, L, V] of token ids [B, L]; with a cache, which grows, at least those of the
+        last position."""
         if cache is None:
             return self.model(ids, use_cache=False).logits
         keep = {"logits_to_keep": 1} if self._takes_logits_to_keep else {}
@@ -251,7 +261,8 @@ class _Feed:
         self.position = 0
 
     def shared(self, prompts: list[list[int]]) -> torch.Tensor:
-        """Feeds the common length of all prompts, each distinct one once; returns the last logits [N, V]."""
+        """Feeds the common length of all prompts, each distinct one once; returns the last logits
+        [N, V]."""
         length = min(map(len, prompts))
         heads = [tuple(p[:length]) for p in prompts]
         distinct = {head: n for n, head in enumerate(dict.fromkeys(heads))}
@@ -330,7 +341,8 @@ def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
 
 
 def _with_saved_adapters(directory: str) -> PreTrainedModel:
-    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained on."""
+    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained
+    on."""
     peft = _peft()
     base, _ = _from_pretrained(peft.PeftConfig.from_pretrained(directory).base_model_name_or_path)
     return peft.PeftModel.from_pretrained(base, directory, is_trainable=True)

@@ -2,10 +2,12 @@
 
     with serve("runs/a/policy", "policy@1a2b3c4d", "--tensor-parallel-size 2") as url: ...
 
-vLLM is a process of its own, found on the PATH or beside this interpreter; nothing of it is imported. It is ended with all its
-engine processes when the block ends, and by its leash when this process dies. Its log is kept only where it fails: the error, or
-the warning where it ends before the block does, quotes the cause and names the file. Raises UsageError for arguments that are not
-the user's to set, MissingDependency without vLLM, Unreachable when it ends or does not answer within `SECONDS`.
+vLLM is a process of its own, found on the PATH or beside this interpreter; nothing of it is
+imported. It is ended with all its engine processes when the block ends, and by its leash when this
+process dies. Its log is kept only where it fails: the error, or the warning where it ends before
+the block does, quotes the cause and names the file. Raises UsageError for arguments that are not
+the user's to set, MissingDependency without vLLM, Unreachable when it ends or does not answer
+within `SECONDS`.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ SECONDS = 1800.0
 """For loading the weights."""
 GRACE = 20.0
 DEFAULTS = "--dtype bfloat16 --enable-auto-tool-choice --tool-call-parser hermes"
-"""For the Qwen models: their tool calls, and the precision they are trained in. Of an option given twice vLLM takes the last."""
+"""For the Qwen models: their tool calls, and the precision they are trained in. Of an option given
+twice vLLM takes the last."""
 FIXED = ("host", "port", "uds", "model", "served-model-name", "api-key", "ssl-keyfile", "ssl-certfile", "headless", "grpc")  # fmt: skip
 """Options that would put the server, or the model, where this command does not find it."""
 TAIL = 1 << 20
-"""Bytes of a log that are searched for the cause; a traceback is repeated by every process that it ends."""
+"""Bytes of a log that are searched for the cause; a traceback is repeated by every process that it
+ends."""
 _PREFIX = r"(?:\([^()\n]+\) )?(?:(?:ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]\n]*\] )?"
 """What vLLM writes before a line of a traceback: the process; level, time and place."""
 _EXCEPTION = re.compile(
@@ -46,13 +50,15 @@ _EXCEPTION = re.compile(
     re.MULTILINE,
 )
 _ELSEWHERE = "root cause"
-"""What vLLM says in exceptions that tell of another one: "See root cause above", "stack trace for the root cause"."""
+"""What vLLM says in exceptions that tell of another one: "See root cause above", "stack trace for
+the root cause"."""
 _LEASH = Path(__file__).with_name("leash.py")
 
 
 @contextlib.contextmanager
 def serve(model: str, name: str, arguments: str = "") -> Iterator[str]:
-    """The base URL of a server that calls `model` (directory or id) `name`. `arguments` are vLLM's own, after the defaults."""
+    """The base URL of a server that calls `model` (directory or id) `name`. `arguments` are vLLM's
+    own, after the defaults."""
     own = _checked(arguments)
     program = shutil.which("vllm") or shutil.which("vllm", path=os.path.dirname(sys.executable))
     if program is None:
@@ -120,7 +126,8 @@ def _ended(process: subprocess.Popen, log: IO[bytes]) -> str:
 
 
 def _cause(log: IO[bytes]) -> str:
-    """The last exception that does not point to another one, else the last line; the log is kept, and named."""
+    """The last exception that does not point to another one, else the last line; the log is kept,
+    and named."""
     log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL))
     text = log.read().decode("utf-8", "replace").strip()
     if not text:

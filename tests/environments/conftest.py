@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coevolve.environments.client import Pool
-from coevolve.environments.pools import Pools
+from coevolve.environments.client import Pools
 
 HERE = Path(__file__).parent
 

@@ -17,7 +17,7 @@ from coevolve.errors import MissingDependency, Unreachable, UsageError
 
 PROGRAM = """
 from coevolve.environments import install
-install.RECIPES["tiny"] = install.Recipe("tiny", "1", ("tiny-thing==1.0",))
+install.RECIPES["tiny"] = install.InstallRecipe("tiny", "1", ("tiny-thing==1.0",))
 print(install.install("tiny"))
 """
 

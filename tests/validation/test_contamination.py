@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from coevolve.environments import install
 from coevolve.environments.client import Pool
-from coevolve.environments.pools import Pools
+from coevolve.environments.client import Pools
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.records import Call, Origin, Start, Task, Verifier
 from coevolve.validation.contamination import HeldOut
