@@ -12,9 +12,10 @@ from coevolve.errors import UsageError
 from coevolve.signals import history as outcomes
 from coevolve.signals import inventory, options
 from coevolve.signals.extract import extraction
+from coevolve.signals.kinds import needs_steps
 from coevolve.signals.settings import Settings
 from coevolve.signals.summary import lines, notes
-from coevolve.signals.views import Head, Whole
+from coevolve.signals.views import RolloutHead, RolloutSteps
 from coevolve_cli import streams
 
 EXAMPLES = """
@@ -71,9 +72,9 @@ def command(
     past = outcomes.load(history) if history else None
     faults = streams.Faults(on_error, max_errors, rejects)
     with streams.stage("extract-signals", files, output, faults, quiet=quiet, exit_status=exit_status) as s:
-        rollouts = s.read(Whole) if settings.needs_steps else s.read(Head, head=True)
+        rollouts = s.read(RolloutSteps) if needs_steps(settings) else s.read(RolloutHead, head=True)
         with extraction(
-            rollouts, settings, history=past, inventory=known, max_signals=limit, weights=weights, refuse=s.reject
+            rollouts, settings, history=past, inventory=known, max_signals=limit, weights=weights, reject=s.reject
         ) as found:
             if history:
                 outcomes.update(history, found.renewed)

@@ -1,9 +1,11 @@
-"""Which candidates become signals, and in which order: quotas per kind, diversity over tasks and tools, no ties left to chance.
+"""Which candidates become signals, and in which order.
 
-Kinds take turns by weight, so that every prefix of the output keeps to the quotas, and a kind that has run out leaves its turns to
-the others. Inside a kind the strongest comes first, where a candidate loses half its strength each time a signal about the same
-task, or with the same tool in its pattern, was chosen before it. The weights follow from laptop experiments: boundary at most half,
-coverage of the inventory (unexplored, rare) at least a quarter.
+Kinds take turns by weight (`SignalKind.weight`), so that every prefix of the output keeps to the
+quotas, and a kind that has run out leaves its turns to the others. Inside a kind the strongest
+comes first, where a candidate loses half its strength each time a signal about the same task, or
+with the same tool in its pattern, was chosen before it. The weights follow from laptop experiments:
+boundary at most half, coverage of the inventory (unexplored, rare) at least a quarter. Ties are
+never left to chance.
 """
 
 from __future__ import annotations
@@ -13,48 +15,38 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from coevolve.signals.candidate import Candidate
+from coevolve.signals.kinds import KINDS, WEIGHTS
 from coevolve.signals.patterns import END, START
-from coevolve.signals.settings import KINDS
-
-WEIGHTS: dict[str, float] = {
-    "forgetting": 2,
-    "boundary": 4,
-    "rare": 1.5,
-    "unexplored": 2.5,
-    "error": 1,
-    "combination": 1,
-    "stall": 1,
-    "safety": 1,
-    "progress": 4,
-}
+from coevolve.signals.rule import SignalCandidate
 
 Topic = tuple[str, str, str]
 """Environment, `task` or `tool`, and its name."""
 
 
 def choose(
-    candidates: Iterable[Candidate], limit: int, weights: Mapping[str, float] = WEIGHTS
-) -> list[Candidate]:
-    """At most `limit` candidates (0: all) per update, which is one iteration of one environment, in the order of iterations and
-    environments, best use of a budget first."""
-    updates: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
+    candidates: Iterable[SignalCandidate], limit: int, weights: Mapping[str, float] = WEIGHTS
+) -> list[SignalCandidate]:
+    """At most `limit` candidates (0: all) for each environment in each iteration, in the order of
+    iterations and environments, best use of a budget first."""
+    by_iteration: dict[tuple[int, str], list[SignalCandidate]] = defaultdict(list)
     for candidate in candidates:
-        updates[candidate.iteration, candidate.env].append(candidate)
-    chosen: list[Candidate] = []
-    for _, found in sorted(updates.items(), key=lambda item: item[0]):
+        by_iteration[candidate.iteration, candidate.env].append(candidate)
+    chosen: list[SignalCandidate] = []
+    for key in sorted(by_iteration):
+        found = by_iteration[key]
+        # islice takes no integer beyond the machine's.
         chosen += islice(ranked(found, weights), min(limit or len(found), len(found)))
     return chosen
 
 
 def ranked(
-    candidates: list[Candidate], weights: Mapping[str, float] = WEIGHTS
-) -> Iterator[Candidate]:
+    candidates: list[SignalCandidate], weights: Mapping[str, float] = WEIGHTS
+) -> Iterator[SignalCandidate]:
     """All candidates of kinds with a weight, in the order in which a budget would take them."""
-    heaps = {kind: [c for c in candidates if c.kind == kind] for kind in KINDS}
-    queues = {
-        kind: _Queue(found) for kind, found in heaps.items() if found and weights.get(kind, 0) > 0
-    }
+    by_kind: dict[str, list[SignalCandidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_kind[candidate.kind].append(candidate)
+    queues = {kind: _Queue(by_kind[kind]) for kind in by_kind if weights.get(kind, 0) > 0}
     taken: Counter[str] = Counter()
     used: Counter[Topic] = Counter()
     while queues:
@@ -69,26 +61,26 @@ def ranked(
 
 
 class _Queue:
-    """A heap by discounted strength. Discounts only grow, so that an entry whose value is still right is the best."""
+    """A heap by discounted strength."""
 
-    def __init__(self, candidates: list[Candidate]):
+    def __init__(self, candidates: list[SignalCandidate]):
         ordered = sorted(candidates, key=lambda c: c.order)
         self._heap = [(-c.strength, place, c) for place, c in enumerate(ordered)]
 
-    def pop(self, used: Counter[Topic]) -> Candidate | None:
+    def pop(self, used: Counter[Topic]) -> SignalCandidate | None:
         while self._heap:
             value, place, candidate = self._heap[0]
-            fresh = -candidate.strength * 0.5 ** max(
-                (used[topic] for topic in _topics(candidate)), default=0
-            )
-            if fresh == value:
+            times = max((used[topic] for topic in _topics(candidate)), default=0)
+            discounted = -candidate.strength * 0.5**times
+            # Discounts only grow, so that an entry whose value is still right is the best.
+            if discounted == value:
                 heapq.heappop(self._heap)
                 return candidate
-            heapq.heapreplace(self._heap, (fresh, place, candidate))
+            heapq.heapreplace(self._heap, (discounted, place, candidate))
         return None
 
 
-def _topics(candidate: Candidate) -> list[Topic]:
+def _topics(candidate: SignalCandidate) -> list[Topic]:
     if candidate.task_id:
         return [(candidate.env, "task", candidate.task_id)]
     return [(candidate.env, "tool", name) for name in candidate.pattern if name not in (START, END)]

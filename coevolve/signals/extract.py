@@ -4,9 +4,10 @@
         for signal in found.signals(): …
         update(path, found.renewed)
 
-The result does not depend on the order of the rollouts, only on what they are. Rollouts without `success` and `score` are no
-rollouts, and neither are those whose steps cannot be read where they must be: `refuse` is told. Sources: CoEvolve, stage 1; what each
-kind of signal means stands in its module.
+The result does not depend on the order of the rollouts, only on what they are. Rollouts without
+`success` and `score` are no rollouts, and neither are those whose steps cannot be read where they
+must be: `reject` is told. Source: CoEvolve, stage 1; each kind's module under `kinds/` says what
+the kind means.
 """
 
 from __future__ import annotations
@@ -20,130 +21,119 @@ from coevolve import jsonl
 from coevolve.errors import BadInput
 from coevolve.jsonl import Line
 from coevolve.records import Rollout, Signal
-from coevolve.signals import (
-    boundary,
-    budget,
-    combination,
-    error,
-    evidence,
-    forgetting,
-    progress,
-    rare,
-    safety,
-    stall,
-    timeline,
-    unexplored,
-)
-from coevolve.signals.candidate import Candidate
+from coevolve.signals import budget, evidence, task_groups
+from coevolve.signals.counts import LinePlace, RolloutCounts
 from coevolve.signals.history import History
 from coevolve.signals.inventory import Inventory
-from coevolve.signals.settings import KINDS, Settings
-from coevolve.signals.source import Source, why
-from coevolve.signals.tally import Place, Tally
-from coevolve.signals.views import Head, Whole
+from coevolve.signals.kinds import KINDS, WEIGHTS, selected
+from coevolve.signals.rule import RuleInput, SignalCandidate
+from coevolve.signals.settings import Settings
+from coevolve.signals.two_pass import TwoPassReader
+from coevolve.signals.views import RolloutHead, in_full, with_steps
 
 
-class Found:
+class Extraction:
     """What the first pass found."""
 
     def __init__(
-        self, tally: Tally, source: Source, candidates: list[Candidate], chosen: list[Candidate]
+        self,
+        settings: Settings,
+        counts: RolloutCounts,
+        candidates: list[SignalCandidate],
+        chosen: list[SignalCandidate],
+        reader: TwoPassReader,
     ):
-        self.tally, self.candidates, self.chosen = tally, candidates, chosen
-        self._source = source
+        self.settings, self.counts = settings, counts
+        self.candidates, self.chosen, self._reader = candidates, chosen, reader
 
     def renewed(self, history: History) -> History:
-        """The history with the outcomes of the stream, which replace those of the same tasks in the same iterations."""
-        return history.without(timeline.covered(self.tally)).joined(timeline.entries(self.tally))
+        """The history with the outcomes of the input, which replace those of the same tasks in the
+        same iterations."""
+        known = history.without(task_groups.covered(self.counts))
+        return known.joined(task_groups.outcomes(self.counts))
 
     def signals(self) -> Iterator[Signal]:
         """The chosen signals, each with its evidence read when it is its turn."""
+        rollouts, chars = self.counts.rollouts, self.settings.observation_chars
         for candidate in self.chosen:
-            yield evidence.signal(
-                candidate, self.tally.rows, self._source, self.tally.settings.observation_chars
-            )
+            yield evidence.signal(candidate, rollouts, self._reader, chars)
 
     @property
     def cold(self) -> list[tuple[str, int]]:
         """Environments and iterations in which rollouts were made and none succeeded."""
-        return sorted(
-            key
-            for key, update in self.tally.updates.items()
-            if update.rollouts and not update.successes
-        )
+        return [counts.key for counts in self.counts if counts.rollouts and not counts.successes]
 
 
-def _refuse(line: Line[Head], reason: str) -> None:
+def _raise(line: Line[RolloutHead], reason: str) -> None:
     raise BadInput(line.where, line.number, reason)
 
 
 @contextlib.contextmanager
 def extraction(
-    lines: Iterable[Line[Head]],
+    lines: Iterable[Line[RolloutHead]],
     settings: Settings,
     *,
     history: History | None = None,
     inventory: Inventory | None = None,
     max_signals: int = 0,
-    weights: Mapping[str, float] = budget.WEIGHTS,
-    refuse: Callable[[Line[Head], str], None] = _refuse,
-) -> Iterator[Found]:
-    """Runs the first pass. `lines` are of `Whole` where `settings.needs_steps`, else `Head` is enough. `max_signals` per update,
-    which is one iteration of one environment."""
-    tally = Tally(settings, inventory.tools if inventory else {})
-    with Source(lines, refuse) as source:
-        for line, place in source:
-            if reason := _count(tally, line, place):
-                refuse(line, reason)
-        before = (history or History()).without(timeline.covered(tally))
-        candidates = list(find(tally, before, settings, inventory))
+    weights: Mapping[str, float] = WEIGHTS,
+    reject: Callable[[Line[RolloutHead], str], None] = _raise,
+) -> Iterator[Extraction]:
+    """Runs the first pass. `lines` are of `RolloutSteps` where `kinds.needs_steps` says so, else
+    `RolloutHead` is enough. At most `max_signals` (0: all) are chosen for each environment in each
+    iteration."""
+    settings = settings._replace(kinds=tuple(kind.name for kind in selected(settings)))
+    counts = counted(settings, inventory)
+    with TwoPassReader(lines, reject) as reader:
+        for line, place in reader:
+            if problem := _count(counts, line, place):
+                reject(line, problem)
+        before = (history or History()).without(task_groups.covered(counts))
+        found = list(candidates(counts, before, settings, inventory))
         if settings.mode == "paper" and not max_signals:
-            wanted = [c for c in candidates if weights.get(c.kind, 0) > 0]
+            wanted = [c for c in found if weights.get(c.kind, 0) > 0]
             chosen = sorted(wanted, key=lambda c: (c.iteration, KINDS.index(c.kind), c.order))
         else:
-            chosen = budget.choose(candidates, max_signals, weights)
-        yield Found(tally, source, candidates, chosen)
+            chosen = budget.choose(found, max_signals, weights)
+        yield Extraction(settings, counts, found, chosen, reader)
 
 
-def _count(tally: Tally, line: Line[Head], place: Place) -> str | None:
+def counted(settings: Settings, inventory: Inventory | None = None) -> RolloutCounts:
+    """Empty counts for the selected kinds."""
+    observers = {kind.name: kind.observe for kind in selected(settings) if kind.observe}
+    return RolloutCounts(settings, inventory.tools if inventory else {}, observers)
+
+
+def _count(counts: RolloutCounts, line: Line[RolloutHead], place: LinePlace) -> str | None:
     """Counts a rollout, or says why it cannot be counted."""
     if line.record.verdict is None:
         return "neither success nor score"
     try:
-        tally.add(line.record, line.raw, place)
+        counts.add(line.record, line.raw, place)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return why(line.raw, error)
+        return _problem(line.raw, error)
     return None
 
 
-def find(
-    tally: Tally, history: History, settings: Settings, inventory: Inventory | None
-) -> Iterator[Candidate]:
-    """Every candidate of the selected kinds. `history` holds none of the stream's tasks in the same iteration."""
-    updates = list(timeline.updates(tally, history))
-    paper = settings.mode == "paper"
-    rules: dict[str, Callable[[], Iterator[Candidate]]] = {
-        "forgetting": lambda: (forgetting.paper if paper else forgetting.calibrated)(
-            updates, tally.rows, settings
-        ),
-        "boundary": lambda: (boundary.paper if paper else boundary.calibrated)(
-            updates, tally.rows, settings
-        ),
-        "rare": lambda: (
-            rare.paper(tally, settings) if paper else rare.calibrated(tally, settings, inventory)
-        ),
-        "unexplored": lambda: (
-            unexplored.calibrated(tally, settings, inventory) if inventory else iter(())
-        ),
-        "error": lambda: error.calibrated(tally, settings),
-        "combination": lambda: combination.calibrated(tally, settings),
-        "stall": lambda: stall.calibrated(tally, settings),
-        "safety": lambda: safety.calibrated(tally, settings),
-        "progress": lambda: progress.calibrated(tally, settings),
-    }
-    for kind in KINDS:
-        if kind in settings.kinds:
-            yield from rules[kind]()
+def _problem(raw: bytes, error: Exception) -> str:
+    """Why a line cannot be counted, with the path in the whole record where it has one."""
+    try:
+        in_full(raw)
+    except (ValueError, RecursionError) as found:
+        return str(found)
+    return str(error)
+
+
+def candidates(
+    counts: RolloutCounts, history: History, settings: Settings, inventory: Inventory | None
+) -> Iterator[SignalCandidate]:
+    """Every candidate of the selected kinds. `history` holds none of the input's tasks in the same
+    iteration."""
+    tasks = list(task_groups.task_iterations(counts, history))
+    seen = RuleInput(counts, tasks, settings, inventory)
+    for kind in selected(settings):
+        rule = kind.paper if settings.mode == "paper" and kind.paper else kind.calibrated
+        yield from rule(seen)
 
 
 def extract(
@@ -155,15 +145,15 @@ def extract(
     max_signals: int = 0,
 ) -> Iterator[Signal]:
     """The same for records at hand instead of files."""
+    lines = lines_of(rollouts)
     with extraction(
-        lines_of(rollouts), settings, history=history, inventory=inventory, max_signals=max_signals
+        lines, settings, history=history, inventory=inventory, max_signals=max_signals
     ) as found:
         yield from found.signals()
 
 
-def lines_of(rollouts: Iterable[Rollout]) -> Iterator[Line[Whole]]:
+def lines_of(rollouts: Iterable[Rollout]) -> Iterator[Line]:
     """Records at hand in the form in which files are read."""
-    decode = msgspec.json.Decoder(Whole).decode
     for number, rollout in enumerate(rollouts, 1):
         raw = jsonl.encode(rollout).rstrip(b"\n")
-        yield Line(decode(raw), raw, "rollouts", number)
+        yield Line(with_steps(raw), raw, "rollouts", number)

@@ -1,4 +1,4 @@
-"""What the environment offers: its tools and their apps, from a worker's description or a file of tools."""
+"""The inventory of an environment: its tools and their apps, from its worker or from a file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ class Inventory(NamedTuple):
         return self.env in (None, env)
 
     def coverage(self, called: Collection[str]) -> dict[str, float]:
-        """Per app the part of its tools that were called."""
-        offered, used = (
-            Counter(self.tools.values()),
-            Counter(self.tools[t] for t in called if t in self.tools),
-        )
+        """The share of each app's tools that were called."""
+        offered = Counter(self.tools.values())
+        used = Counter(self.tools[tool] for tool in called if tool in self.tools)
         return {app: used[app] / count for app, count in offered.items()}
+
+
+def inventory(env: str | None, tools: dict[str, str]) -> Inventory:
+    """An inventory in which tools without an app get the name before their first dot."""
+    return Inventory(env, {name: app or name.split(".", 1)[0] for name, app in tools.items()})
 
 
 class _Tool(Struct):
@@ -44,20 +47,14 @@ class _Description(Struct):
     tools: list[_Tool]
 
 
-def inventory(env: str | None, tools: dict[str, str]) -> Inventory:
-    """Tools without an app get the name before their first dot."""
-    return Inventory(env, {name: app or name.split(".", 1)[0] for name, app in tools.items()})
-
-
 def load(path: str | os.PathLike[str]) -> Inventory:
-    """From a JSON file: a list of tools ({"name", "app"?}) or an object that holds such a list as `tools` (`describe`)."""
+    """Reads a JSON file: a list of tools ({"name", "app"?}), or an object that holds such a list as
+    `tools`, as a worker's `describe` gives."""
     try:
         with open(path, "rb") as stream:
-            content = stream.read()
+            found = msgspec.json.decode(stream.read(), type=list[_Tool] | _Description)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    try:
-        found = msgspec.json.decode(content, type=list[_Tool] | _Description)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: no list of tools: {error}") from error
     tools = found.tools if isinstance(found, _Description) else found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coevolve.errors import UsageError
-from coevolve.signals.budget import WEIGHTS
+from coevolve.signals.kinds import KINDS, PAPER, WEIGHTS
 from coevolve.signals.patterns import FAMILIES
-from coevolve.signals.settings import KINDS, MODES, PAPER
+from coevolve.signals.settings import MODES
 
 
 def kinds(text: str | None, mode: str) -> tuple[str, ...]:

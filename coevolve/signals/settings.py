@@ -1,32 +1,18 @@
-"""Every constant of signal extraction, with its source. Each is a flag of `coevolve extract-signals`."""
+"""Every constant of signal extraction, with its source. Each is a flag of `coevolve
+extract-signals`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 MODES = ("calibrated", "paper")
-PAPER = ("forgetting", "boundary", "rare")
-KINDS = (
-    "forgetting",
-    "boundary",
-    "rare",
-    "unexplored",
-    "error",
-    "combination",
-    "stall",
-    "safety",
-    "progress",
-)
-NEED_STEPS = frozenset({"error", "stall", "safety"})
-"""Kinds that look at steps, not only at the head of a rollout."""
-TOOLS = 512
-"""Tools that are looked at in pairs, those called most: more than AppWorld's 457, and few enough for their square."""
 
 
 class Settings(NamedTuple):
     mode: str = "calibrated"
     """`paper`: the three rules to the letter; `calibrated`: tests with controlled error."""
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = ()
+    """Names of kinds (`kinds/`); none: all of the mode."""
     window: int = 5
     """Forgetting: W, how many earlier groups of the task count (open in the paper)."""
     alpha: float = 0.05
@@ -42,14 +28,11 @@ class Settings(NamedTuple):
     theta: float = 5.0
     """Paper's rare: a pattern is rare below this percentage (the paper's example)."""
     rare_share: float = 0.5
-    """Calibrated rare: a pattern is rare below this part of an equal share among the known patterns."""
+    """Calibrated rare: a pattern is rare below this part of an equal share among the known
+    patterns."""
     rate_floor: float = 0.05
     """Error and stall: the rate must be above this with 97.5 % confidence (lower Wilson bound)."""
     max_evidence: int = 8
     """Trajectories a signal carries."""
     observation_chars: int = 4000
     """Longer observations are cut in the evidence."""
-
-    @property
-    def needs_steps(self) -> bool:
-        return bool(NEED_STEPS.intersection(self.kinds)) or "keys" in self.patterns

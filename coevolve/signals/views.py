@@ -1,7 +1,8 @@
 """What signal extraction reads of a rollout: its head, or head and steps, never the chat.
 
-`Head` is decoded from the bytes before ``,"messages":``; `Whole` adds a light view of the steps for the kinds of signals that
-look at errors, observations and effects; `Full` is for the evidence of the chosen signals only.
+`RolloutHead` is decoded from the bytes before ``,"messages":``; `RolloutSteps` adds a light view of
+the steps for the kinds of signals that observe them; `RolloutEvidence` is for the evidence of the
+chosen signals only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MASKED = "env_error"
 """Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
 
 
-class Head(
+class RolloutHead(
     Struct, frozen=True, kw_only=True, gc=False, tag_field="schema", tag="coevolve.rollout/1"
 ):
     id: str
@@ -35,7 +36,8 @@ class Head(
 
     @property
     def verdict(self) -> bool | None:
-        """The environment's verdict; where it gives only a score, whether that is at least 0.5; None without both."""
+        """The environment's verdict; where it gives only a score, whether that is at least 0.5;
+        None without both."""
         if self.success is not None:
             return self.success
         return None if self.score is None else self.score >= SUCCESS
@@ -52,11 +54,11 @@ class StepView(Struct, frozen=True, gc=False):
     effects: list[EffectView] = []
 
 
-class Whole(Head, frozen=True, kw_only=True, gc=False):
+class RolloutSteps(RolloutHead, frozen=True, kw_only=True, gc=False):
     steps: list[StepView] = []
 
 
-class Full(Head, frozen=True, kw_only=True):
+class RolloutEvidence(RolloutHead, frozen=True, kw_only=True):
     steps: list[Step] = []
     task: Task | None = None
 
@@ -68,9 +70,11 @@ class CallView(Struct, frozen=True, gc=False):
     arguments: dict[str, msgspec.Raw] = {}
 
 
-_action = msgspec.json.Decoder(CallView | str)
+with_steps = msgspec.json.Decoder(RolloutSteps).decode
+in_full = msgspec.json.Decoder(RolloutEvidence).decode
+_action = msgspec.json.Decoder(CallView | str).decode
 
 
 def action_of(step: StepView) -> CallView | str:
     """The step's call, or its block of code."""
-    return _action.decode(step.action)
+    return _action(step.action)

@@ -24,7 +24,7 @@ from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call, Start, Task, Verifier, task_id
 from coevolve.signals.patterns import called_tools
-from coevolve.signals.views import Whole
+from coevolve.signals.views import RolloutSteps
 
 PAD = f"{sys.executable} {Path(__file__).parents[1] / 'code_pad.py'}"
 
@@ -284,7 +284,7 @@ def test_signals_read_the_names_that_the_record_lists():
         "end",
     ]
     (rollout,) = play(scripted(*lines), task("write()"))
-    whole = msgspec.json.decode(jsonl.encode(rollout), type=Whole)
+    whole = msgspec.json.decode(jsonl.encode(rollout), type=RolloutSteps)
     unlisted = msgspec.structs.replace(whole, tools=[])
     assert called_tools(unlisted) == called_tools(whole) == ["c.h", "b.g", "spotify.like"]
 

@@ -17,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from simulated import INVENTORY, KINDS, Planted, plant
 
-from coevolve.signals.candidate import Candidate
 from coevolve.signals.extract import extraction, lines_of
 from coevolve.signals.history import History
-from coevolve.signals.settings import PAPER, Settings
+from coevolve.signals.kinds import PAPER
+from coevolve.signals.rule import SignalCandidate
+from coevolve.signals.settings import Settings
 
 TOP = 20
 MODES = {
@@ -29,7 +30,7 @@ MODES = {
 }
 
 
-def candidates(planted: Planted, settings: Settings) -> list[Candidate]:
+def candidates(planted: Planted, settings: Settings) -> list[SignalCandidate]:
     """Every signal of the mode, without evidence."""
     with extraction(
         lines_of(planted.rollouts),
@@ -40,7 +41,7 @@ def candidates(planted: Planted, settings: Settings) -> list[Candidate]:
         return found.candidates
 
 
-def scores(found: list[Candidate], kind: str, truth: set) -> tuple[float, float]:
+def scores(found: list[SignalCandidate], kind: str, truth: set) -> tuple[float, float]:
     """Precision and recall at the top; precision of nothing is 1."""
     top = sorted((c for c in found if c.kind == kind), key=lambda c: c.order)[:TOP]
     about = [c.pattern if not c.task_id else c.task_id for c in top]

@@ -10,7 +10,7 @@ import random
 from typing import NamedTuple
 
 from coevolve.records import Call, Effect, Rollout, Start, Step, Task
-from coevolve.signals.history import Entry, Key
+from coevolve.signals.history import GroupOutcome, TaskKey
 from coevolve.signals.inventory import Inventory
 
 APPS, PER_APP, TASKS, GROUP, WINDOW = 8, 6, 120, 8, 5
@@ -21,7 +21,7 @@ INVENTORY = Inventory("toy", {tool: tool.split(".")[0] for tool in TOOLS})
 
 class Planted(NamedTuple):
     rollouts: list[Rollout]
-    history: list[tuple[Key, Entry]]
+    history: list[tuple[TaskKey, GroupOutcome]]
     truth: dict[str, set]
     """Kind → tasks, patterns or (task, pattern) in which the weakness is."""
 
@@ -124,9 +124,9 @@ def _without_planted_pairs(tools: list[str], pairs: list[tuple[str, str]]) -> li
     return tools
 
 
-def _entry(draw: random.Random, plan: Plan, step: int) -> Entry:
+def _entry(draw: random.Random, plan: Plan, step: int) -> GroupOutcome:
     wins = sum(draw.random() < plan.before for _ in range(GROUP))
-    return Entry(0, step, wins, GROUP, draw.getrandbits(60))
+    return GroupOutcome(0, step, wins, GROUP, draw.getrandbits(60))
 
 
 def _rollout(

@@ -14,12 +14,12 @@ import argparse
 import random
 from typing import NamedTuple
 
-from coevolve.signals.extract import find
-from coevolve.signals.history import Entry, History
+from coevolve.signals.counts import LinePlace, RolloutCounts
+from coevolve.signals.extract import candidates, counted
+from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
 from coevolve.signals.settings import Settings
-from coevolve.signals.tally import Place, Tally
-from coevolve.signals.views import Head
+from coevolve.signals.views import RolloutHead
 
 K, W = 8, 5
 RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -35,21 +35,21 @@ RARE = {
 def forgetting(mode: str, before: float, now: float, tasks: int, seed: str) -> float:
     """Share of tasks flagged, by the rule as the command runs it."""
     draw = random.Random(f"{seed}-{before}-{now}")
-    tally, past = Tally(FORGETTING[mode], {}), []
+    counts, past = counted(FORGETTING[mode]), []
     for number in range(tasks):
         for step in range(W):
             wins = sum(draw.random() < before for _ in range(K))
-            past.append((("toy", f"t{number}"), Entry(0, step, wins, K, number * W + step)))
+            past.append((("toy", f"t{number}"), GroupOutcome(0, step, wins, K, number * W + step)))
         for sample in range(K):
-            _add(tally, f"t{number}", number * K + sample, sample, draw.random() < now, ["a"])
-    found = list(find(tally, History().joined(past), FORGETTING[mode], None))
+            _add(counts, f"t{number}", number * K + sample, sample, draw.random() < now, ["a"])
+    found = list(candidates(counts, History().joined(past), FORGETTING[mode], None))
     return len(found) / tasks
 
 
 def _add(
-    tally: Tally, task: str, number: int, sample: int, success: bool, tools: list[str]
+    counts: RolloutCounts, task: str, number: int, sample: int, success: bool, tools: list[str]
 ) -> None:
-    head = Head(
+    head = RolloutHead(
         id=str(number),
         task_id=task,
         env="toy",
@@ -59,7 +59,7 @@ def _add(
         success=success,
         tools=tools,
     )
-    tally.add(head, b"", Place(0, number, number + 1))
+    counts.add(head, b"", LinePlace(0, number, number + 1))
 
 
 class Flagged(NamedTuple):
@@ -76,16 +76,16 @@ def rare(mode: str, rollouts: int, repeats: int, seed: str) -> Flagged:
     settings = RARE[mode]
     threshold = settings.theta / 100 if mode == "paper" else settings.rare_share / TOOLS
     known = inventory("toy", dict.fromkeys(shares, "x"))
-    counts = dict.fromkeys(shares, 0)
+    flagged = dict.fromkeys(shares, 0)
     for repeat in range(repeats):
         draw = random.Random(f"{seed}-{repeat}")
-        tally = Tally(settings, {})
+        counts = counted(settings)
         for number, tool in enumerate(draw.choices(list(shares), weights, k=rollouts)):
-            _add(tally, "t", number, number, True, [tool])
-        for candidate in find(tally, History(), settings, known):
-            counts[candidate.pattern[0]] += 1
-    above = [counts[tool] / repeats for tool, share in shares.items() if share >= threshold]
-    below = [counts[tool] / repeats for tool, share in shares.items() if share < threshold]
+            _add(counts, "t", number, number, True, [tool])
+        for candidate in candidates(counts, History(), settings, known):
+            flagged[candidate.pattern[0]] += 1
+    above = [flagged[tool] / repeats for tool, share in shares.items() if share >= threshold]
+    below = [flagged[tool] / repeats for tool, share in shares.items() if share < threshold]
     return Flagged(max(above), sum(above) / len(above), sum(below) / len(below))
 
 

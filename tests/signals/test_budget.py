@@ -6,12 +6,13 @@ import random
 from collections import Counter
 
 from coevolve.records import Statistic
-from coevolve.signals.budget import WEIGHTS, choose, ranked
-from coevolve.signals.candidate import Candidate
+from coevolve.signals.budget import choose, ranked
+from coevolve.signals.kinds import WEIGHTS
+from coevolve.signals.rule import SignalCandidate
 
 
 def candidate(kind, strength, task_id="", pattern=(), iteration=0):
-    return Candidate(kind, "toy", iteration, task_id, pattern, strength, Statistic("t", 0.0), [])
+    return SignalCandidate(kind, "toy", iteration, strength, Statistic("t", 0.0), task_id, pattern)
 
 
 def many(kind, count):

@@ -10,7 +10,7 @@ from signal_cases import group, rollout, task
 
 from coevolve.records import Call, Effect, Step
 from coevolve.signals.extract import extract, extraction, lines_of
-from coevolve.signals.history import Entry, History
+from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
 from coevolve.signals.settings import Settings
 from coevolve.statistics import fisher_less, wilson
@@ -97,8 +97,10 @@ def test_one_try_is_no_boundary(successes):
 def test_boundary_uses_the_window_unless_the_task_changed():
     """6 of 8 is a boundary by itself; not after 15 of 16, which it does not differ from; again after 0 of 40, which it does."""
     now = group("t", 6, 8, iteration=1, step=9)
-    steady = [(("toy", "t"), Entry(0, step, wins, 8, step)) for step, wins in enumerate([8, 7])]
-    changed = [(("toy", "t"), Entry(0, step, 0, 8, step)) for step in range(5)]
+    steady = [
+        (("toy", "t"), GroupOutcome(0, step, wins, 8, step)) for step, wins in enumerate([8, 7])
+    ]
+    changed = [(("toy", "t"), GroupOutcome(0, step, 0, 8, step)) for step in range(5)]
     assert len(only("boundary", now)) == 1
     assert only("boundary", now, history=History().joined(steady)) == []
     (kept,) = only("boundary", now, history=History().joined(changed))
@@ -303,10 +305,11 @@ def test_combination_needs_more_than_one_task():
 
 def test_combination_family():
     """Tarone's K: the smallest k with at most k tests that could reach alpha / k."""
-    from coevolve.signals.combination import Test, testable
+    from coevolve.signals.kinds.combination import PairTest, testable
 
     tests = [
-        Test(p, 0.0, 0.0, (str(i),)) for i, p in enumerate([0.04, 1e-5, 0.02, 1e-4, 0.03, 0.012])
+        PairTest(p, 0.0, 0.0, (str(i),))
+        for i, p in enumerate([0.04, 1e-5, 0.02, 1e-4, 0.03, 0.012])
     ]
     assert [t.pair[0] for t in testable(tests, 0.05)] == ["1", "3", "5"]
     assert testable([], 0.05) == []

@@ -12,8 +12,9 @@ from coevolve import jsonl
 from coevolve.errors import BadInput
 from coevolve.signals import history
 from coevolve.signals.extract import extraction, lines_of
-from coevolve.signals.history import Entry, History
-from coevolve.signals.settings import PAPER, Settings
+from coevolve.signals.history import GroupOutcome, History
+from coevolve.signals.kinds import PAPER
+from coevolve.signals.settings import Settings
 
 RULES = Settings(mode="paper", kinds=PAPER)
 
@@ -53,7 +54,7 @@ def test_a_rerun_replaces_the_tasks_it_holds(tmp_path):
     kept = history.load(path)
     names = [("farm", "elsewhere"), ("farm", "t"), ("toy", "old"), ("toy", "other"), ("toy", "t")]
     assert [(line.env, line.task_id) for line in kept] == names
-    assert [e.successes for e in kept.entries(("toy", "t"))] == [7, 5]
+    assert [e.successes for e in kept.outcomes(("toy", "t"))] == [7, 5]
 
 
 def test_a_masked_rerun_keeps_what_was_known(tmp_path):
@@ -108,9 +109,9 @@ def test_cat_of_shards_is_one_run(tmp_path):
 
 def test_constant_memory():
     """At most `KEEP` groups a task are kept, the latest, in order."""
-    entries = [(("toy", "t"), Entry(step // 10, step, 1, 8, step)) for step in range(200)]
+    entries = [(("toy", "t"), GroupOutcome(step // 10, step, 1, 8, step)) for step in range(200)]
     random.Random(0).shuffle(entries)
-    kept = History().joined(entries).entries(("toy", "t"))
+    kept = History().joined(entries).outcomes(("toy", "t"))
     assert [e.step for e in kept] == list(range(200 - history.KEEP, 200))
 
 

@@ -16,16 +16,17 @@ from signal_cases import group, rollout, task
 
 from coevolve import jsonl
 from coevolve.records import Call, Effect, Statistic, Step
-from coevolve.signals import history, incidents
+from coevolve.signals import history
 from coevolve.signals.budget import choose
-from coevolve.signals.candidate import Candidate
-from coevolve.signals.combination import Calls
 from coevolve.signals.extract import extract, extraction, lines_of
-from coevolve.signals.history import Entry, History
+from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
-from coevolve.signals.settings import PAPER, TOOLS, Settings
-from coevolve.signals.source import HANDLES
-from coevolve.signals.views import Head
+from coevolve.signals.kinds import PAPER, safety
+from coevolve.signals.kinds.combination import CallSets
+from coevolve.signals.rule import MAX_PAIRED_TOOLS, SignalCandidate
+from coevolve.signals.settings import Settings
+from coevolve.signals.two_pass import MAX_OPEN
+from coevolve.signals.views import RolloutHead, RolloutSteps
 
 HEAD_KINDS = "forgetting,boundary,rare,combination,progress"
 
@@ -35,7 +36,7 @@ def data(rollouts):
 
 
 HEAD_FIELDS = [
-    f.name for f in msgspec.structs.fields(Head) if f.name not in ("id", "env", "task_id")
+    f.name for f in msgspec.structs.fields(RolloutHead) if f.name not in ("id", "env", "task_id")
 ]
 
 
@@ -67,11 +68,10 @@ def test_a_field_after_the_messages_is_read(coevolve, fields):
 def test_the_budget_is_each_environments_own():
     """A loud environment leaves another its share; a task and a tool of the same name are not the same."""
     loud = [
-        Candidate("boundary", "loud", 0, f"t{i}", (), 1.0, Statistic("t", 0.0), [])
-        for i in range(50)
+        SignalCandidate("boundary", "loud", 0, 1.0, Statistic("t", 0.0), f"t{i}") for i in range(50)
     ]
     quiet = [
-        Candidate("boundary", "quiet", 0, f"t{i}", (), 0.7 - i / 10, Statistic("t", 0.0), [])
+        SignalCandidate("boundary", "quiet", 0, 0.7 - i / 10, Statistic("t", 0.0), f"t{i}")
         for i in range(5)
     ]
     for limit in (3, 2**70):
@@ -185,7 +185,7 @@ def test_words_of_removal(query, asks):
     """Inflections count, words that only begin alike do not."""
     steps = [Step(0, Call("x"), "ok", effects=[Effect("file", "a", "name", "remove")])]
     (line,) = lines_of([rollout("t", True, ["x"], steps=steps, task=task("t", [], query))])
-    assert incidents.unasked(line.record, line.raw) == (set() if asks else {"x"})
+    assert safety.observe(line.record, line.raw) == (set() if asks else {("t", "x")})
 
 
 def test_one_trajectory_of_forgetting_is_a_failure():
@@ -244,13 +244,13 @@ def test_a_rejected_rollout_leaves_no_trace():
     good = group("t", 4, 8, ["a"])
     bad = rollout("x", False, ["b"], steps=[Step(0, Call("b"), "no", "denied")], iteration=7)
     raw = data([bad]).replace(b'"tool":"b",', b"").strip()
-    line = jsonl.Line(jsonl.Decoder(incidents.Whole)(raw), raw, "x", 9)
+    line = jsonl.Line(jsonl.Decoder(RolloutSteps)(raw), raw, "x", 9)
     told = []
     with extraction(
-        [line, *lines_of(good)], Settings(), refuse=lambda line, reason: told.append(reason)
+        [line, *lines_of(good)], Settings(), reject=lambda line, reason: told.append(reason)
     ) as found:
-        assert set(found.tally.updates) == {("toy", 0)}
-        assert len(found.tally.rows.name) == 8
+        assert set(found.counts.iterations) == {("toy", 0)}
+        assert len(found.counts.rollouts.id_hash) == 8
     assert told == ["Object missing required field `tool` - at `$.steps[0].action`"]
 
 
@@ -258,8 +258,8 @@ def test_very_many_tools():
     """Pairs are looked at among the tools that most rollouts called, so that thousands of names cost what they weigh."""
     called = {f"t{i:05d}": range(1 + (i == 7)) for i in range(30_000)}
     with extraction(lines_of(group("t", 1, 2)), Settings()) as found:
-        calls = Calls({tool: list(rows) for tool, rows in called.items()}, found.tally.rows)
-    assert len(calls.tools) == TOOLS
+        calls = CallSets({tool: list(rows) for tool, rows in called.items()}, found.counts.rollouts)
+    assert len(calls.tools) == MAX_PAIRED_TOOLS
     assert calls.tools == sorted(calls.tools)
     assert "t00007" in calls.tools
     names = [f"n.{i}" for i in range(30_000)]
@@ -271,7 +271,7 @@ def test_very_many_tools():
 def test_more_files_than_may_be_open(tmp_path):
     """Evidence from many files needs few of them open."""
     paths = []
-    for number in range(3 * HANDLES):
+    for number in range(3 * MAX_OPEN):
         paths.append(tmp_path / f"{number:03d}.jsonl")
         jsonl.write(paths[-1], group(f"t{number}", 4, 8))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -284,7 +284,7 @@ def test_more_files_than_may_be_open(tmp_path):
         "paper",
         *map(str, paths),
     ]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (HANDLES + 40, hard))  # noqa: E731
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN + 40, hard))  # noqa: E731
     result = subprocess.run(command, capture_output=True, preexec_fn=limit)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count(b"\n") == len(paths)
@@ -337,7 +337,7 @@ def test_a_stderr_that_takes_nothing_costs_no_record(where, tmp_path):
 def test_history_entries_need_trials(tmp_path):
     """An outcome without trials has no score, and is refused."""
     path = tmp_path / "history.jsonl"
-    jsonl.write(path, History({("toy", "t"): [Entry(0, 0, 0, 0, 1)]}))
+    jsonl.write(path, History({("toy", "t"): [GroupOutcome(0, 0, 0, 0, 1)]}))
     with pytest.raises(jsonl.BadInput, match="impossible outcome"):
         history.load(path)
 

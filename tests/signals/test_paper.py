@@ -11,8 +11,9 @@ from signal_cases import group, paper_reference, random_rollouts, rollout
 
 from coevolve import jsonl
 from coevolve.signals.extract import extract
-from coevolve.signals.history import Entry, History
-from coevolve.signals.settings import PAPER, Settings
+from coevolve.signals.history import GroupOutcome, History
+from coevolve.signals.kinds import PAPER
+from coevolve.signals.settings import Settings
 
 RULES = Settings(mode="paper", kinds=PAPER, patterns=("2gram",))
 
@@ -57,7 +58,9 @@ def test_reference_with_constants_and_history(seed, window, least, theta):
         for step in draw.sample(range(30), draw.randint(0, 8)):
             trials = draw.randint(1, 8)
             past.append((f"t{number}", step // 10, step, draw.randint(0, trials), trials))
-    entries = [(("toy", task), Entry(i, s, wins, n, 10 * s + i)) for task, i, s, wins, n in past]
+    entries = [
+        (("toy", task), GroupOutcome(i, s, wins, n, 10 * s + i)) for task, i, s, wins, n in past
+    ]
     rules = RULES._replace(window=window, min_observations=least, theta=theta)
     want = expected(rollouts, past=past, window=window, least=least, theta=theta)
     assert found(rollouts, rules, History().joined(entries)) == pytest.approx(want)
@@ -131,9 +134,11 @@ def test_a_score_without_a_verdict():
         for i, score in enumerate([b"0.5", b"0.49"])
     ]
     from coevolve.signals.extract import extraction
-    from coevolve.signals.views import Head
+    from coevolve.signals.views import RolloutHead
 
-    lines = [jsonl.Line(jsonl.Decoder(Head)(text), text, "x", i) for i, text in enumerate(raw, 1)]
+    lines = [
+        jsonl.Line(jsonl.Decoder(RolloutHead)(text), text, "x", i) for i, text in enumerate(raw, 1)
+    ]
     with extraction(lines, RULES) as result:
         assert [(c.kind, c.statistic.value) for c in result.chosen] == [("boundary", 0.5)]
 

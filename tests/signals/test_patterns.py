@@ -9,9 +9,10 @@ from signal_cases import rollout
 from coevolve import jsonl
 from coevolve.records import Step
 from coevolve.signals.extract import extract
+from coevolve.signals.kinds import PAPER
 from coevolve.signals.patterns import called_tools, grams
-from coevolve.signals.settings import PAPER, Settings
-from coevolve.signals.views import Whole
+from coevolve.signals.settings import Settings
+from coevolve.signals.views import RolloutSteps
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_code_actions_count_where_the_record_lists_no_tools():
     """An AppWorld-like rollout without `tools` has the patterns of its code, in head mode too."""
     steps = [Step(0, "apis.mail.read()", ""), Step(0, "apis.mail.send()", "")]
     record = rollout("t", True, steps=steps)
-    whole = msgspec.json.decode(jsonl.encode(record), type=Whole)
+    whole = msgspec.json.decode(jsonl.encode(record), type=RolloutSteps)
     assert called_tools(whole) == ["mail.read", "mail.send"]
     rules = Settings(mode="paper", kinds=PAPER, patterns=("2gram",), min_observations=1, theta=60)
     found = {tuple(s.pattern) for s in extract([record], rules)}

@@ -11,8 +11,9 @@ from signal_cases import group
 from coevolve import jsonl
 from coevolve.errors import BadInput, CoevolveError
 from coevolve.signals.extract import extraction
-from coevolve.signals.settings import KINDS, Settings
-from coevolve.signals.views import Head
+from coevolve.signals.kinds import KINDS
+from coevolve.signals.settings import Settings
+from coevolve.signals.views import RolloutHead
 
 HEAD = Settings(mode="paper", kinds=("boundary",))
 DOCS = Path(__file__).parents[2] / "docs" / "signals.md"
@@ -22,7 +23,7 @@ def test_a_file_that_changes_between_the_passes(tmp_path):
     """Another rollout at the same place is an error, not evidence."""
     path = tmp_path / "rollouts.jsonl"
     jsonl.write(path, group("t", 4, 8))
-    with extraction(jsonl.read([str(path)], Head, head=True), HEAD) as found:
+    with extraction(jsonl.read([str(path)], RolloutHead, head=True), HEAD) as found:
         path.write_bytes(path.read_bytes().replace(b'"t-0-0-', b'"u-0-0-'))
         with pytest.raises(CoevolveError, match="changed while it was being read"):
             list(found.signals())
@@ -35,7 +36,7 @@ def test_evidence_that_is_bad_beyond_its_head(tmp_path):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[5] = lines[5].replace(b'"turn":0', b'"turn":"x"')
     path.write_bytes(b"".join(lines))
-    with extraction(jsonl.read([str(path)], Head, head=True), HEAD) as found:
+    with extraction(jsonl.read([str(path)], RolloutHead, head=True), HEAD) as found:
         with pytest.raises(
             BadInput,
             match=re.escape("rollouts.jsonl:6: Expected `int`, got `str` - at `$.steps[0].turn`"),

@@ -1,0 +1,119 @@
+"""Rare: an action pattern that occurs, but seldom. One signal per pattern and iteration.
+
+c counts the rollouts that hold the pattern, N all (rollout, pattern) pairs of the same family of
+patterns in one environment and iteration; nothing is rare before N_min pairs.
+
+- `paper` (CoEvolve, stage 1): 0 < c/N < θ/100. Above twenty equally likely patterns that is every
+  pattern.
+- `calibrated`: the upper Wilson bound (95 %, two-sided) of c/N is below `rare_share` of an equal
+  share 1/M. M is the number of patterns one could expect: the environment's tools (or apps) where
+  the inventory is known, else the patterns seen. A pattern whose true share is above that threshold
+  is flagged in less than 3 % of cases.
+
+Strength: 1 - (the rate or bound) / threshold; calibrated and with an inventory, times 1 - covered /
+2, where `covered` is the part of its tools that the least covered app of the pattern saw called.
+Evidence: rollouts that hold the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from coevolve.records import Statistic
+from coevolve.signals.counts import IterationCounts
+from coevolve.signals.inventory import Inventory
+from coevolve.signals.patterns import Pattern
+from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.statistics import wilson
+
+
+class PatternFamily(NamedTuple):
+    """The patterns of one family in one iteration of one environment."""
+
+    name: str
+    scope: IterationCounts
+    counts: Mapping[Pattern, int]
+    rows: Callable[[Pattern], list[int]]
+
+    def candidate(self, pattern: Pattern, strength: float, statistic: Statistic) -> SignalCandidate:
+        name = "" if self.name.endswith("gram") else self.name
+        rows = self.rows(pattern)
+        return SignalCandidate(
+            "rare", *self.scope.key, strength, statistic, pattern=pattern, rows=rows, family=name
+        )
+
+
+def paper(seen: RuleInput) -> Iterator[SignalCandidate]:
+    threshold = seen.settings.theta / 100
+    for family, pairs in _families(seen):
+        for pattern, count in sorted(family.counts.items()):
+            rate = count / pairs
+            if rate < threshold:
+                yield family.candidate(pattern, 1 - rate / threshold, Statistic("share", rate))
+
+
+def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
+    for family, pairs in _families(seen):
+        known = seen.inventory
+        known = known if known and known.covers(family.scope.env) else None
+        threshold = seen.settings.rare_share / _support(family, known)
+        coverage = known.coverage(family.scope.called) if known else {}
+        for pattern, count in sorted(family.counts.items()):
+            bound = wilson(count, pairs).high
+            if bound < threshold:
+                covered = _covered(family.name, pattern, known, coverage) if known else 0.0
+                strength = (1 - bound / threshold) * (1 - covered / 2)
+                yield family.candidate(pattern, strength, Statistic("wilson_high", bound))
+
+
+def _families(seen: RuleInput) -> Iterator[tuple[PatternFamily, int]]:
+    """The families of each iteration that have enough (rollout, pattern) pairs, and how many."""
+    for counts in seen.counts:
+        found = []
+        if "1gram" in seen.settings.patterns:
+            found.append(_single_tools(seen, counts))
+        for name in seen.counts.families:
+            table = counts.tables[name]
+            found.append(PatternFamily(name, counts, table.counts, table.rows))
+        for family in found:
+            pairs = sum(family.counts.values())
+            if pairs >= seen.settings.min_observations:
+                yield family, pairs
+
+
+def _single_tools(seen: RuleInput, counts: IterationCounts) -> PatternFamily:
+    def rows(pattern: Pattern) -> list[int]:
+        return seen.counts.rollouts.first(counts.called[pattern[0]], seen.settings.max_evidence)
+
+    called = {(tool,): len(rows) for tool, rows in counts.called.items()}
+    return PatternFamily("1gram", counts, called, rows)
+
+
+def _support(family: PatternFamily, inventory: Inventory | None) -> int:
+    """How many patterns an equal share is taken over."""
+    offered: list[str] = []
+    if inventory and family.name == "1gram":
+        offered = list(inventory.tools)
+    if inventory and family.name == "app":
+        offered = inventory.apps
+    return max(len(family.counts), len(offered))
+
+
+def _covered(
+    family: str, pattern: Pattern, inventory: Inventory, coverage: Mapping[str, float]
+) -> float:
+    """Coverage of the pattern's least covered app; 1 where the inventory knows none of its
+    names."""
+    names = pattern[:1] if family == "keys" else pattern
+    if family != "app":
+        names = tuple(inventory.tools[name] for name in names if name in inventory.tools)
+    return min((coverage[app] for app in names if app in coverage), default=1.0)
+
+
+def reason(c: SignalCandidate) -> str:
+    share = f"{c.percent:.2g} % of all patterns ({c.statistic.test})"
+    return f"{c.path}: {len(c.rows)} or more rollouts, {share}"
+
+
+KIND = SignalKind("rare", 1.5, calibrated, reason, paper)
