@@ -14,7 +14,9 @@ CoevolveError                 1   the run failed
 
 from __future__ import annotations
 
+import importlib
 from enum import IntEnum
+from typing import Any
 
 WRITE_ERRORS = {5, 9, 27, 28, 30, 122}
 """errno of a write that the disk or a closed descriptor refuses: EIO, EBADF, EFBIG, ENOSPC, EROFS, EDQUOT."""
@@ -77,6 +79,14 @@ def installation(*extras: str) -> str:
 class MissingDependency(Unreachable):
     def __init__(self, what: str, install: str):
         super().__init__(f"{what} is not installed. Try: {install}")
+
+
+def require(module: str, purpose: str, install: str) -> Any:
+    """Imports a module that an extra installs. Raises MissingDependency, which says what it is for."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependency(f"{module} (needed for {purpose})", install) from error
 
 
 class WriteFailed(CoevolveError):

@@ -18,18 +18,19 @@ PUBLIC = ("api-version",)
 
 
 class Address(NamedTuple):
+    """A server's address in its parts."""
+
     url: str
-    """Without user, password and query."""
+    """The address without user, password and query."""
     authorization: str | None
     """The header of the user and password, where there is one."""
     query: list[tuple[str, str]]
     secrets: list[str]
-    """Texts in it that nobody may see: the password, the header's token, the values of the
-    query."""
+    """Texts in it that nobody may see: the password, the header's token, the values of the query."""
 
 
 def addresses(urls: str | None) -> list[Address]:
-    """Of servers, with commas between them. Raises UsageError for what cannot be one."""
+    """Splits the addresses of servers at commas. Raises UsageError for what cannot be one."""
     if not urls:
         raise UsageError("the model is at a server: name it with --base-url, or OPENAI_BASE_URL")
     return [_checked(url.strip()) for url in urls.split(",")]
@@ -38,23 +39,18 @@ def addresses(urls: str | None) -> list[Address]:
 def _checked(url: str) -> Address:
     try:
         parts = urlsplit(url)
-        good = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not parts.fragment
-        )
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         good = False
-    if not good:
-        raise UsageError(
-            f"--base-url {public_address(url)!r} is no address of a server, as in http://localhost:8000/v1"
-        )
+    if not good or parts.fragment:
+        shown = public_address(url)
+        example = "as in http://localhost:8000/v1"
+        raise UsageError(f"--base-url {shown!r} is no address of a server, {example}")
     return address(url)
 
 
 def address(url: str) -> Address:
-    """What an address says. Its bytes are kept: what is no UTF-8 becomes half surrogates."""
+    """Splits an address into its parts. Its bytes are kept: what is no UTF-8 becomes half surrogates."""
     parts = urlsplit(url)
     given, at, host = parts.netloc.rpartition("@")
     plain = parts._replace(netloc=host, query="").geturl()

@@ -1,14 +1,14 @@
 """The journal of paid calls: append-only files of answers, found by the hash of what was asked.
 
-    journal/3.jsonl     {"key": "3f2a…", "stage": …, "asked": …, "reply": …, "seconds": …, "retries": …, "cost": …}
+    journal/3.jsonl     {"key": "3f2a…", "stage": …, "asked": …, "reply": …, "seconds": …, …}
     journal/lock        nothing: processes lock its bytes, one per call
 
 The first digit of the key chooses the file; a file is indexed when it is first needed, and read on
-where other processes append. A line that a killed process left torn is no answer, and never spoils
-the line after it; one that cannot be read is said and asked again. Several processes may use one
-journal: the second to ask a question that another is asking waits for that answer (a lock that dies
-with its holder), and asks itself if the other failed. Without calls (`--offline`) a journal is a
-cassette: copy it, commit it, play it.
+where other processes append. A line that a killed process left torn is no answer, and never spoils the
+line after it; one that cannot be read is said and asked again. Several processes may use one journal:
+the second to ask a question that another is asking waits for that answer (a lock that dies with its
+holder), and asks itself if the other failed. Without calls (`--offline`) a journal is a cassette: copy
+it, commit it, play it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coevolve.jsonl import encode, warn
 from coevolve.models.chat import ChatReply
 from coevolve.records import Usage
 
-SHORTEST, LONGEST = 0.02, 0.5
+MIN_WAIT, MAX_WAIT = 0.02, 0.5
 """Seconds between two looks at a lock that another process holds."""
 _HEAD = b'{"key":"'
 _KEY = slice(len(_HEAD), len(_HEAD) + 32)
@@ -66,21 +66,23 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 
 class CallJournal:
-    """`writes=False` creates nothing on disk. Raises WriteFailed, before anything is paid, where
-    nothing can be written."""
+    """The entries of a directory by key; `writes=False` creates nothing on disk.
+
+    Raises WriteFailed, before anything is paid, where nothing can be written.
+    """
 
     def __init__(self, directory: str | os.PathLike[str], writes: bool = True):
         self.directory = Path(directory)
         self._writes = writes
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _JournalFile] = {}
         self._lock: int | None = None
         if writes:
-            with _failing(self.directory):
+            with self._failing():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
-        """Files and locks; the journal is not to be used after it."""
+        """Closes files and locks; the journal is not to be used after it."""
         for file in self._files.values():
             file.close()
         if self._lock is not None:
@@ -98,17 +100,16 @@ class CallJournal:
             return None
 
     def put(self, entry: JournalEntry) -> None:
-        with _failing(self.directory):
+        with self._failing():
             self._file(entry.key).append(encode(entry))
 
     @contextlib.asynccontextmanager
     async def asking(self, key: str) -> AsyncIterator[None]:
         """No other process asks this at the same time."""
-        place = int(key[:15], 16)
-        wait = SHORTEST
+        place, wait = int(key[:15], 16), MIN_WAIT
         while not self._try_lock(place):
             await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST)
+            wait = min(2 * wait, MAX_WAIT)
         try:
             yield
         finally:
@@ -122,26 +123,32 @@ class CallJournal:
             return False
         return True
 
-    def _file(self, key: str) -> _File:
+    def _file(self, key: str) -> _JournalFile:
         name = key[0]
         if name not in self._files:
-            with _failing(self.directory):
-                self._files[name] = _File(self.directory / f"{name}.jsonl", self._writes)
+            with self._failing():
+                self._files[name] = _JournalFile(self.directory / f"{name}.jsonl", self._writes)
         return self._files[name]
 
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Errors of the file system in the user's words."""
+        try:
+            yield
+        except OSError as error:
+            why = f"the journal cannot be written: {error.strerror}"
+            raise WriteFailed(f"{self.directory}: {why}") from error
 
-class _File:
-    """One file of the journal, with the places of its lines by key; of two lines with one key the
-    later counts."""
+
+class _JournalFile:
+    """One file of the journal, with the places of its lines by key; a later line with a key counts."""
 
     def __init__(self, path: Path, writes: bool):
         self._places: dict[bytes, tuple[int, int]] = {}
         self._scanned = 0
         self._handle: int | None = None
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # reading only: a cassette need not have every file
-            mode = os.O_RDWR | os.O_APPEND | os.O_CREAT if writes else os.O_RDONLY
+        mode = os.O_RDWR | os.O_APPEND | os.O_CREAT if writes else os.O_RDONLY
+        with contextlib.suppress(FileNotFoundError):  # a cassette need not have every file
             self._handle = os.open(path, mode, 0o666)
 
     def close(self) -> None:
@@ -158,8 +165,7 @@ class _File:
         return os.pread(self._handle, place[1], place[0]) if place else None
 
     def append(self, line: bytes) -> None:
-        """The whole line or, if the disk is full or the process killed, a part that counts for
-        nothing."""
+        """The whole line or, if the disk is full or the process killed, a part that counts for nothing."""
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         try:
             end = os.fstat(self._handle).st_size
@@ -173,26 +179,11 @@ class _File:
 
     def _scan(self) -> None:
         """Takes in the whole lines that were appended since."""
-        size = os.fstat(self._handle).st_size
-        data = (
-            os.pread(self._handle, size - self._scanned, self._scanned)
-            if size > self._scanned
-            else b""
-        )
+        size = os.fstat(self._handle).st_size - self._scanned
+        data = os.pread(self._handle, size, self._scanned) if size > 0 else b""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             if data.startswith(_HEAD, start):
                 self._places[data[start:end][_KEY]] = (self._scanned + start, end - start)
             start = end + 1
         self._scanned += start
-
-
-@contextlib.contextmanager
-def _failing(directory: Path) -> Iterator[None]:
-    """Errors of the file system in the user's words."""
-    try:
-        yield
-    except OSError as error:
-        raise WriteFailed(
-            f"{directory}: the journal cannot be written: {error.strerror}"
-        ) from error

@@ -1,19 +1,19 @@
 """One call of a chat model: what is asked, what came back, and how a call fails.
 
-`Request.key()` is the address of a call in the journal: model, messages, parameters, prompt version
-and sample number, and nothing else; not the server, so that recorded answers serve anywhere. A
-model that is retrained needs a name of its own.
+`ChatRequest.key()` is the address of a call in the journal: model, messages, parameters, prompt version
+and sample number, and nothing else; not the server, so that recorded answers serve anywhere. A model
+that is retrained needs a name of its own.
 
 `read_reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field
-(``reasoning_content``, ``reasoning``) or from a ``<think>`` block that leads the text; tool calls,
-and the older `function_call`. A choice without text, calls and reasoning is a BadReply, unless the
-token limit cut it off, or the request says that silence is a reply (a policy's: it hands back) and
-the model itself ended it there.
+(``reasoning_content``, ``reasoning``) or from a ``<think>`` block that leads the text; tool calls, and
+the older `function_call`. A choice without text, calls and reasoning is a BadReply, unless the token
+limit cut it off, or the request says that silence is a reply (a policy's: it hands back) and the model
+itself ended it there.
 
-Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no
-API takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>``
-tags, for the parser of actions to read or to answer with a hint. So no later request holds a call
-that a server would refuse. Reasoning that never ended stays in the text.
+Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no API
+takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>`` tags, for
+the parser of actions to read or to answer with a hint. So no later request holds a call that a server
+would refuse. Reasoning that never ended stays in the text.
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ from coevolve.records import Usage, canonical
 
 Message = dict[str, Any]
 
-_THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
-
-
+MAX_TOKENS = 2**53
+"""Tokens of one call that a server may count; one that says more counts nothing."""
 UNANSWERED = "the model gave no reply: "
-"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and
-no environment's fault."""
+"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and no
+environment's fault."""
+_THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class BadReply(CoevolveError):
-    """The server answered, but with nothing that can be used: no JSON, no choice, no text. Never an
-    answer from the journal.
+    """The server answered with nothing that can be used: no JSON, no choice, no text.
 
-    `usage` and `cached_tokens` are what it took all the same, as in a `ChatReply`.
+    It is never an answer from the journal. `usage` and `cached_tokens` are what it took all the same.
     """
 
     def __init__(self, reason: str, usage: Usage = Usage(), cached_tokens: int = 0):
@@ -77,7 +76,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     """None: the server's own."""
     max_tokens: int | None = None
-    """Of the reply."""
+    """Tokens of the reply."""
     sample: int = 0
     seed: int | None = None
     prompt_version: str = ""
@@ -88,14 +87,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
     def key(self) -> str:
         """32 hex digits."""
-        parameters = [
-            self.tools,
-            self.schema,
-            self.temperature,
-            self.max_tokens,
-            self.seed,
-            self.extra,
-        ]
+        sampling = [self.temperature, self.max_tokens, self.seed]
+        parameters = [self.tools, self.schema, *sampling, self.extra]
         parts = ["call/1", self.model, self.messages, parameters, self.prompt_version, self.sample]
         return hashlib.sha256(canonical(parts)).hexdigest()[:32]
 
@@ -103,8 +96,9 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
         """One line for people: whom it asks what."""
         prompt = f", prompt {self.prompt_version}" if self.prompt_version else ""
         content = self.messages[-1].get("content") if self.messages else ""
-        last = " ".join(str(content).split())
-        return f"model {self.model}{prompt}, sample {self.sample}, {len(self.messages)} messages, the last: {last[:120]}"
+        last = " ".join(str(content).split())[:120]
+        asked = f"sample {self.sample}, {len(self.messages)} messages, the last: {last}"
+        return f"model {self.model}{prompt}, {asked}"
 
 
 class ChatReply(Struct, frozen=True, omit_defaults=True):
@@ -118,12 +112,19 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
     """Cut off by a token limit."""
     usage: Usage = Usage()
     cached_tokens: int = 0
-    """Of the prompt's tokens, those that the server had in its cache."""
+    """Tokens of the prompt that the server had in its cache."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Nothing was said, and not for lack of tokens."""
+        return not (self.text.strip() or self.reasoning or self.tool_calls or self.truncated)
 
     @property
     def message(self) -> Message:
-        """The assistant's message, as a conversation goes on with it. Its reasoning is for the
-        record: it isn't sent back."""
+        """The assistant's message, as a conversation goes on with it.
+
+        Its reasoning is for the record: it isn't sent back.
+        """
         message: Message = {"role": "assistant", "content": self.text}
         if self.reasoning:
             message["reasoning"] = self.reasoning
@@ -153,20 +154,20 @@ class _Completion(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Completion)
-MOST_TOKENS = 2**53
-"""Of one call; a server that says more counts nothing."""
 
 
 def read_reply(
     body: bytes, names: dict[str, str] | None = None, may_be_silent: bool = False
 ) -> ChatReply:
-    """The first choice of a chat completion. `names` maps the tool names of the server to ours.
-    Raises BadReply."""
+    """The first choice of a chat completion. Raises BadReply.
+
+    `names` maps the tool names of the server to ours.
+    """
     answer = _decode(body)
-    used = _used(answer.usage)
+    usage, cached = _used(answer.usage)
     if not answer.choices:
-        said = f": {json.dumps(answer.error, ensure_ascii=False)}" if answer.error else ""
-        raise BadReply(f"the server's answer holds no choice{said}", *used)
+        error = f": {_json(answer.error)}" if answer.error else ""
+        raise BadReply(f"the server's answer holds no choice{error}", usage, cached)
     choice = answer.choices[0]
     truncated = choice.finish_reason == "length"
     text, reasoning = _split(choice.message, truncated)
@@ -174,20 +175,20 @@ def read_reply(
     found = found if isinstance(found, list) else [found]
     calls = [_call(i, item, names or {}) for i, item in enumerate(found)]
     if not all(calls):
-        tags = [
-            f"<tool_call>\n{json.dumps(_function(item), ensure_ascii=False)}\n</tool_call>"
-            for item in found
-        ]
+        tags = [f"<tool_call>\n{_json(_function(item))}\n</tool_call>" for item in found]
         text, calls = "\n".join([text, *tags] if text.strip() else tags), []
-    silent = may_be_silent and choice.finish_reason in (None, "stop")
-    if not (text.strip() or calls or reasoning or truncated or silent):
-        raise BadReply(f"it is empty (finish_reason {choice.finish_reason})", *used)
-    return ChatReply(text, reasoning, calls, truncated, *used)
+    reply = ChatReply(text, reasoning, calls, truncated, usage, cached)
+    if reply.is_silent and not (may_be_silent and choice.finish_reason in (None, "stop")):
+        raise BadReply(f"it is empty (finish_reason {choice.finish_reason})", usage, cached)
+    return reply
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _used(usage: Any) -> tuple[Usage, int]:
-    """Tokens, and those of the prompt that were cached; 0 for what a server leaves out, or where it
-    says no number of tokens."""
+    """Tokens, and those of the prompt that were cached; 0 for what the server does not count."""
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
@@ -197,7 +198,7 @@ def _used(usage: Any) -> tuple[Usage, int]:
 
 def _count(said: Any) -> int:
     number = isinstance(said, int | float) and not isinstance(said, bool)
-    return int(said) if number and 0 <= said <= MOST_TOKENS and said == int(said) else 0
+    return int(said) if number and 0 <= said <= MAX_TOKENS and said == int(said) else 0
 
 
 def _decode(body: bytes) -> _Completion:
@@ -206,19 +207,15 @@ def _decode(body: bytes) -> _Completion:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = error
     try:  # half surrogates are no valid text and still come from servers that cut tokens apart
-        return msgspec.convert(_whole(json.loads(body)), _Completion)
+        whole = json.loads(_json(json.loads(body)).encode("utf-8", "replace"))
+        return msgspec.convert(whole, _Completion)
     except (ValueError, RecursionError):
         raise BadReply(f"the server's answer is no chat completion: {reason}") from None
 
 
-def _whole(value: Any) -> Any:
-    """The value with half surrogates, which no record can hold, replaced."""
-    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-
-
 def _split(message: _Message, truncated: bool) -> tuple[str, str]:
-    """Text and reasoning. Reasoning in the text that isn't ended by its mark, nor by the token
-    limit, is text."""
+    """Text and reasoning. Reasoning in the text that is ended neither by its mark nor by the token
+    limit is text."""
     content = _text(message.content) or _text(message.refusal)
     reasoning = message.reasoning_content or message.reasoning
     if reasoning and isinstance(reasoning, str):
@@ -226,9 +223,8 @@ def _split(message: _Message, truncated: bool) -> tuple[str, str]:
     thought = _THINK.match(content)
     if thought and "</think>" not in content and not truncated:
         return content, ""
-    if (
-        not thought and "<think>" not in content
-    ):  # a template that ends in <think> leaves it out of the reply
+    if not thought and "<think>" not in content:
+        # A template that ends in <think> leaves it out of the reply.
         thought = _OPENED_BY_TEMPLATE.match(content)
     return (content[thought.end() :], thought[1].strip()) if thought else (content, "")
 
@@ -236,46 +232,34 @@ def _split(message: _Message, truncated: bool) -> tuple[str, str]:
 def _text(content: Any) -> str:
     """A message's content, which may come in parts."""
     if isinstance(content, list):
-        return "".join(
-            _text(part.get("text")) if isinstance(part, dict) else _text(part) for part in content
-        )
-    return (
-        content
-        if isinstance(content, str)
-        else ""
-        if content is None
-        else json.dumps(content, ensure_ascii=False)
-    )
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        return "".join(map(_text, parts))
+    if isinstance(content, str):
+        return content
+    return "" if content is None else _json(content)
 
 
 def _function(item: Any) -> Any:
     """What a call calls and with what, as it came."""
-    return (
-        item["function"]
-        if isinstance(item, dict) and isinstance(item.get("function"), dict)
-        else item
-    )
+    inner = item.get("function") if isinstance(item, dict) else None
+    return inner if isinstance(inner, dict) else item
 
 
 def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
-    """The call in OpenAI's shape, its arguments as text; None where no server would take it
-    back."""
+    """The call in OpenAI's shape, its arguments as text; None where no server would take it back."""
     function = _function(item)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         return None
     arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = _json(arguments)
     sent = function["name"]
     if not (_is_object(arguments) and (sent in names or _NAME.fullmatch(sent))):
         return None
-    id_ = item.get("id")
     named = {"name": names.get(sent, sent), "arguments": arguments}
-    return {
-        "id": id_ if id_ and isinstance(id_, str) else f"call_{index}",
-        "type": "function",
-        "function": named,
-    }
+    id_ = item.get("id")
+    id_ = id_ if id_ and isinstance(id_, str) else f"call_{index}"
+    return {"id": id_, "type": "function", "function": named}
 
 
 def _is_object(text: str) -> bool:

@@ -1,25 +1,19 @@
-"""Framing of a chat in tokens by the tokenizer's own template, without ever re-tokenising what was
-sampled.
+"""Frames a chat in tokens by the tokenizer's own template, and never re-tokenises what was sampled.
 
-The prompt is the template's rendering of the first messages. What follows a sampled reply (the end
-of its frame, tool results or the next user turn, the start of the next reply) is found by template
-difference: a dummy conversation whose reply is a marker is rendered with the new messages appended,
-and everything after the marker and the token that ends a turn is the suffix (a template's newline
-after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the suffix alone has
-the same tokens as inside the whole text.
+The prompt is the template's rendering of the first messages. What follows a sampled reply (the end of
+its frame, tool results or the next user turn, the start of the next reply) is found by template
+difference: a dummy conversation whose reply is a marker is rendered with the new messages appended, and
+everything after the marker and the token that ends a turn is the suffix (a template's newline after
+``<|im_end|>`` included). Marker and suffix meet at a special token, so the suffix alone has the same
+tokens as inside the whole text.
 
-`render` takes the place of the template: a function of messages and schemas that gives the text up
-to the next reply.
-
-A template without a `tool` role gets the results as a user message. No template, or one that ends
-no turn by a special token, is a UsageError.
+A template without a `tool` role gets the results as a user message. No template, or one that ends no
+turn by a special token, is a UsageError.
 
 What a user or a tool says is data: ``<|im_start|>`` or ``</think>`` in it are characters, never the
-tokens that frame a conversation, so no observation can pose as a turn. The text is still the
-template's, byte for byte; it is cut inside such words before it is tokenised, and without them its
-tokens are those of the whole. The words are the tokenizer's special tokens and those added ones in
-angle or square brackets that the template writes. System messages and earlier replies are ours and
-the policy's: they are left as they are.
+tokens that frame a conversation, so no observation can pose as a turn. The text is still the template's,
+byte for byte; it is cut inside such words before it is tokenised, and without them its tokens are those
+of the whole. System messages and earlier replies are ours and the policy's: they are left as they are.
 """
 
 from __future__ import annotations
@@ -35,18 +29,21 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 Render = Callable[[list[Message], list[dict[str, Any]]], str]
+"""Takes the place of the template: messages and schemas → the text up to the next reply."""
 
 MARKER = "marker-of-the-reply"
-OURS = ("system", "assistant")
+TRUSTED_ROLES = ("system", "assistant")
 """Roles whose text may hold control words."""
 PRIVATE = range(0xE000, 0xF900)
 """Characters without a meaning, of which one that the data lacks marks the cuts."""
 _FRAME_WORD = re.compile(r"[<\[]\S+[>\]]")
-CACHE = 50_000
-"""Suffixes kept: environments answer with the same few texts again and again."""
+MAX_SUFFIXES = 50_000
+"""Suffixes kept in memory: environments answer with the same few texts again and again."""
 
 
 class ChatTemplate:
+    """The token ids of conversations with a tokenizer."""
+
     def __init__(self, tokenizer: PreTrainedTokenizerBase, render: Render | None = None):
         if not tokenizer.chat_template and render is None:
             raise UsageError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
@@ -66,17 +63,15 @@ class ChatTemplate:
         try:
             return self._tokens(messages, lambda told: self._render(told, tools or None, True))
         except TemplateError as error:
-            name = self.tokenizer.name_or_path
-            raise UsageError(
-                f"{name}: its chat template cannot show this conversation: {error}"
-            ) from None
+            why = f"its chat template cannot show this conversation: {error}"
+            raise UsageError(f"{self.tokenizer.name_or_path}: {why}") from None
 
     def suffix(self, messages: list[Message]) -> list[int]:
         """Token ids between the end token of a reply and the start of the next one, with the
         messages between them."""
         key = tuple((m["role"], m["content"]) for m in messages)
         if key not in self._suffixes:
-            if len(self._suffixes) >= CACHE:
+            if len(self._suffixes) >= MAX_SUFFIXES:
                 self._suffixes.clear()
             self._suffixes[key] = self._tokens(self._known_roles(messages), self._tail)
         return self._suffixes[key]
@@ -89,24 +84,23 @@ class ChatTemplate:
     def _tokens(self, messages: list[Message], render: Callable[[list[Message]], str]) -> list[int]:
         """The ids of a rendering, cut inside the control words that its data holds."""
         text = render(messages)
-        if not any(
-            m["role"] not in OURS and self._controls.search(str(m["content"])) for m in messages
-        ):
+        data = (str(m["content"]) for m in messages if m["role"] not in TRUSTED_ROLES)
+        if not any(map(self._controls.search, data)):
             return self.encode(text)
         cut = next(mark for mark in map(chr, PRIVATE) if mark not in text)
-        parts = render([self._without_controls(message, cut) for message in messages]).split(cut)
-        return [id_ for part in parts for id_ in self.encode(part)]
-
-    def _without_controls(self, message: Message, cut: str) -> Message:
-        if message["role"] in OURS:
-            return message
-        return {**message, "content": self._broken(message["content"], cut)}
+        broken = [
+            m if m["role"] in TRUSTED_ROLES else {**m, "content": self._broken(m["content"], cut)}
+            for m in messages
+        ]
+        return [id_ for part in render(broken).split(cut) for id_ in self.encode(part)]
 
     def _broken(self, text: str, cut: str) -> str:
         """The text with a cut after the first character of each control word."""
-        return self._controls.sub(
-            lambda word: word[0][0] + cut + self._broken(word[0][1:], cut), text
-        )
+
+        def split(word: re.Match[str]) -> str:
+            return word[0][0] + cut + self._broken(word[0][1:], cut)
+
+        return self._controls.sub(split, text)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -129,20 +123,19 @@ class ChatTemplate:
         return self._render(messages, None, generate).partition(MARKER)[2]
 
     def _control_words(self) -> re.Pattern[str]:
-        """What would become a token of the frame."""
+        """What would become a token of the frame: special tokens, and those added ones in angle or
+        square brackets that the template writes."""
         frame = str(self.tokenizer.chat_template or "")
         if self._text:
             frame += self._text([*self._dummy, {"role": "tool", "content": "x"}], [{}])
-        added = self.tokenizer.added_tokens_decoder.values()
-        words = {
-            t.content
-            for t in added
-            if t.special or (_FRAME_WORD.fullmatch(t.content) and t.content in frame)
-        }
-        longest = sorted(
-            (word for word in words if len(word) > 1), key=lambda word: (-len(word), word)
-        )
-        return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
+        words = set()
+        for token in self.tokenizer.added_tokens_decoder.values():
+            word = token.content
+            framing = _FRAME_WORD.fullmatch(word) and word in frame
+            if len(word) > 1 and (token.special or framing):
+                words.add(word)
+        longest_first = sorted(words, key=lambda word: (-len(word), word))
+        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def _end_of_turn(self) -> tuple[int, str]:
         """The special token that the template puts after a reply."""

@@ -1,24 +1,21 @@
-"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat
-completion per call.
+"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion
+per call.
 
-Retries are the openai package's own: connection errors, 408, 409, 429 and 5xx, Retry-After honoured
-up to a minute, nothing on top; `http_client` bounds each attempt in time and bytes. A server that
-cannot be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a
-request it calls wrong raises CoevolveError; a conversation longer than its context raises
-ContextFull; an answer without content, or too long to be one, raises BadReply.
+`retries` has the retry policy; `http_client` bounds each attempt in time and bytes. A server that cannot
+be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a request it
+calls wrong raises CoevolveError; a conversation longer than its context raises ContextFull; an answer
+without content, or too long to be one, raises BadReply.
 
 The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled
-there (`secrets`), so that no record or error can hold it; so are the password and the query of an
+there (`redaction`), so that no record or error can hold it; so are the password and the query of an
 address (`addresses`).
 
-The body goes through the package's `post` and the answer is read as bytes: building the typed
-objects of `chat.completions.create` costs more than the rest of the call. A server without
-structured answers (it calls `response_format` wrong, with HTTP 400, 404, 422 or 501) is asked
-without, once known. Results of calls that were read from a reply's text are `tool` messages, as in
-training; a server that takes them for calls of its own only gets `user` messages, once known.
-Several servers of one model (a trainer's replicas) are several addresses with commas between them:
-each conversation stays with one of them, where its prefix is cached. Tool names that the API
-refuses (dots) are sent with `__` in place of the other characters and mapped back.
+A server without structured answers (it calls `response_format` wrong) is asked without, once known.
+Results of calls that were read from a reply's text are `tool` messages, as in training; a server that
+takes them for calls of its own only gets `user` messages, once known. Several servers of one model (a
+trainer's replicas) are several addresses with commas between them: each conversation stays with one of
+them, where its prefix is cached. Tool names that the API refuses (dots) are sent with `__` in place of
+the other characters and mapped back.
 """
 
 from __future__ import annotations
@@ -36,22 +33,24 @@ from coevolve.models.addresses import address, addresses
 from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull, Message, read_reply
 from coevolve.models.http_client import MAX_BYTES
 from coevolve.models.redaction import Redactor
-from coevolve.models.servers import Server, environment_key, package
+from coevolve.models.servers import ModelServer, environment_key, package
 
-LONGEST = 300
+MAX_QUOTED = 300
 """Characters of what a server says that a message holds."""
-POOLS = 4
+MAX_POOLS = 4
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONTEXT = re.compile(r"context[_ ](length|window|size)|maximum context|too many tokens", re.I)
 _FORMAT = re.compile(r"response_format|json_schema|guided|structured", re.I)
-_NO_ID = "textcall0"
-"""Nine letters and digits, which is what some templates ask of an id."""
 _TOOL = re.compile(r"\btool", re.I)
-_NO_FORMAT = (400, 404, 422, 501)
-"""How servers refuse what they do not know."""
+_UNSUPPORTED = (400, 404, 422, 501)
+"""HTTP statuses by which servers refuse what they do not know."""
+# Nine letters and digits, which is what some templates ask of an id.
+_NO_ID = "textcall0"
 
 
 class ChatAnswer(NamedTuple):
+    """A reply and what it took."""
+
     reply: ChatReply
     retries: int
     seconds: float
@@ -59,13 +58,11 @@ class ChatAnswer(NamedTuple):
 
 
 class ChatClient:
-    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`;
-    None is OPENAI_BASE_URL; without either, nothing is sent anywhere (UsageError). Belongs to one
-    event loop.
+    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`; None is
+    OPENAI_BASE_URL; without either, nothing is sent anywhere (UsageError). Belongs to one event loop.
 
-    `concurrency` is how many calls are expected at a time: their connections are spread over
-    several pools, since a pool looks at every idle connection it has for every call. `at_server`
-    has the server's name of a model, where that is another.
+    `concurrency` is how many calls are expected at a time. `at_server` has the server's name of a
+    model, where that is another.
     """
 
     def __init__(
@@ -78,12 +75,11 @@ class ChatClient:
         self._openai = package()
         key = environment_key()
         found = addresses(base_url or os.environ.get("OPENAI_BASE_URL"))
-        pools = max(1, min(POOLS, concurrency // len(found) // POOLS))
-        self._servers = [Server(at, key, timeout, pools) for at in found]
+        # Several pools, since a pool looks at every idle connection it has for every call.
+        pools = max(1, min(MAX_POOLS, concurrency // len(found) // MAX_POOLS))
+        self._servers = [ModelServer(at, key, timeout, pools) for at in found]
         proxies = [address(server.proxy) for server in self._servers if server.proxy]
-        self._secrets = Redactor(
-            key, *itertools.chain.from_iterable(at.secrets for at in [*found, *proxies])
-        )
+        self._redactor = Redactor(key, *(s for at in [*found, *proxies] for s in at.secrets))
         self._at_server = at_server or {}
         self._without_schema: set[str] = set()
         self._without_results: set[str] = set()
@@ -93,73 +89,57 @@ class ChatClient:
             await server.close()
 
     async def complete(self, request: ChatRequest) -> ChatAnswer:
-        names = _names(request.tools)
+        names = _server_names(request.tools)
         began = time.monotonic()
         response = await self._post(request, names)
         seconds = round(time.monotonic() - began, 3)
         ours = {sent: name for name, sent in names.items()}
         try:
-            found = _read(response.content, ours, request.may_be_silent)
+            # Read as bytes: the typed objects of `chat.completions.create` cost more than the call.
+            if len(response.content) > MAX_BYTES:
+                raise BadReply(f"the server's answer is longer than {MAX_BYTES >> 20} MiB")
+            reply = read_reply(response.content, ours, request.may_be_silent)
         except BadReply as error:
-            error.args = (self._said(str(error)),)
+            error.args = (self._quoted(str(error)),)
             raise
-        return ChatAnswer(self._safe(found), response.retries_taken, seconds)
+        return ChatAnswer(self._redacted(reply), response.retries_taken, seconds)
 
-    def _safe(self, found: ChatReply) -> ChatReply:
-        """The reply without secrets. They are cut here, out of what was read, for a server may
-        spell them in any way of JSON's."""
-        cut = self._secrets.cut
-        calls = [
-            {
-                **call,
-                "id": cut(call["id"]),
-                "function": {name: cut(text) for name, text in call["function"].items()},
-            }
-            for call in found.tool_calls
-        ]
-        return replace(
-            found, text=cut(found.text), reasoning=cut(found.reasoning), tool_calls=calls
-        )
+    def _redacted(self, reply: ChatReply) -> ChatReply:
+        # Secrets are cut out of what was read, for a server may spell them in any way of JSON's.
+        cut, calls = self._redactor.cut, []
+        for call in reply.tool_calls:
+            function = {name: cut(text) for name, text in call["function"].items()}
+            calls.append({**call, "id": cut(call["id"]), "function": function})
+        text, reasoning = cut(reply.text), cut(reply.reasoning)
+        return replace(reply, text=text, reasoning=reasoning, tool_calls=calls)
 
     async def _post(self, request: ChatRequest, names: dict[str, str]) -> Any:
         """The raw response; asks again where the server has no structured answers, or no `tool`
         messages of this kind."""
-        server = self._servers[_conversation(request) % len(self._servers)]
-        schema = request.model not in self._without_schema
-        results = request.model not in self._without_results
+        model, server = request.model, self._servers[_conversation(request) % len(self._servers)]
+        schema, results = model not in self._without_schema, model not in self._without_results
         try:
-            asked = replace(request, model=self._at_server.get(request.model, request.model))
-            return await server.post(_body(asked, names, schema, results))
+            sent = replace(request, model=self._at_server.get(model, model))
+            return await server.post(_body(sent, names, schema, results))
         except self._openai.APIError as error:
             status, said = getattr(error, "status_code", None), str(error)
-            if status in _NO_FORMAT and request.schema and schema and _FORMAT.search(said):
-                self._without_schema.add(request.model)
+            lone = results and any(map(_is_lone_result, request.messages))
+            if status in _UNSUPPORTED and request.schema and schema and _FORMAT.search(said):
+                self._without_schema.add(model)
                 return await self._post(request, names)
-            if (
-                status in _NO_FORMAT
-                and results
-                and _TOOL.search(said)
-                and any(map(_lone, request.messages))
-            ):
-                self._without_results.add(request.model)
+            if status in _UNSUPPORTED and lone and _TOOL.search(said):
+                self._without_results.add(model)
                 return await self._post(request, names)
             if status in (400, 413) and _CONTEXT.search(said):
-                raise ContextFull(
-                    f"{server.name}: the conversation does not fit the context of model {request.model}"
-                ) from None
-            raise server.failure(error, request.model, self._said) from None
+                full = f"the conversation does not fit the context of model {model}"
+                raise ContextFull(f"{server.name}: {full}") from None
+            raise server.failure(error, model, self._quoted) from None
 
-    def _said(self, text: str) -> str:
+    def _quoted(self, text: str) -> str:
         """A server's words as a part of one line."""
-        cut = self._secrets.cut(text)[: 10 * LONGEST]
+        cut = self._redactor.cut(text)[: 10 * MAX_QUOTED]
         plain = "".join(letter if letter.isprintable() else " " for letter in cut)
-        return " ".join(plain.split())[:LONGEST]
-
-
-def _read(body: bytes, names: dict[str, str], may_be_silent: bool) -> ChatReply:
-    if len(body) > MAX_BYTES:
-        raise BadReply(f"the server's answer is longer than {MAX_BYTES >> 20} MiB")
-    return read_reply(body, names, may_be_silent)
+        return " ".join(plain.split())[:MAX_QUOTED]
 
 
 def _conversation(request: ChatRequest) -> int:
@@ -173,24 +153,22 @@ def _conversation(request: ChatRequest) -> int:
 def _body(
     request: ChatRequest, names: dict[str, str], schema: bool, results: bool
 ) -> dict[str, Any]:
+    """The request as the API takes it; a value of None is a field that is not sent."""
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": _outgoing(request.messages, names, results),
+        "messages": [_sent_message(message, names, results) for message in request.messages],
+        "temperature": request.temperature,
+        "max_tokens": request.max_tokens,
+        "seed": request.seed,
     }
     if request.tools:
         body["tools"] = [_renamed(tool, names) for tool in request.tools]
     if request.schema and schema:
         body["response_format"] = {"type": "json_schema", "json_schema": request.schema}
-    limits = {
-        "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
-        "seed": request.seed,
-    }
-    body |= {name: value for name, value in limits.items() if value is not None}
     return {name: value for name, value in (body | request.extra).items() if value is not None}
 
 
-def _names(tools: list[dict[str, Any]]) -> dict[str, str]:
+def _server_names(tools: list[dict[str, Any]]) -> dict[str, str]:
     """Tool name → the name the API accepts, different for every tool."""
     names: dict[str, str] = {}
     taken: set[str] = set()
@@ -204,39 +182,29 @@ def _names(tools: list[dict[str, Any]]) -> dict[str, str]:
     return names
 
 
-def _renamed(tool: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    name = tool["function"]["name"]
-    return (
-        tool
-        if names[name] == name
-        else {**tool, "function": {**tool["function"], "name": names[name]}}
-    )
+def _renamed(named: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """A tool or a call, with the server's name of its function."""
+    function = named["function"]
+    name = names.get(function["name"], function["name"])
+    return named if name == function["name"] else {**named, "function": {**function, "name": name}}
 
 
-def _lone(message: Message) -> bool:
+def _is_lone_result(message: Message) -> bool:
     """Whether it is the result of a call that was read from a reply's text: one without an id."""
     return message["role"] == "tool" and "tool_call_id" not in message
 
 
-def _outgoing(messages: list[Message], names: dict[str, str], results: bool) -> list[Message]:
-    """Messages as the API takes them; `results`: whether it takes `tool` messages for calls without
-    an id. Reasoning stays here."""
-    sent = []
-    for message in messages:
-        if _lone(message):
-            role = {"role": "tool", "tool_call_id": _NO_ID} if results else {"role": "user"}
-            message = {**role, "content": message["content"]}
-        elif message.get("tool_calls"):
-            message = {
-                **message,
-                "tool_calls": [_renamed_call(call, names) for call in message["tool_calls"]],
-            }
-        if "reasoning" in message:
-            message = {name: value for name, value in message.items() if name != "reasoning"}
-        sent.append(message)
-    return sent
+def _sent_message(message: Message, names: dict[str, str], results: bool) -> Message:
+    """The message as the API takes it, without its reasoning.
 
-
-def _renamed_call(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    function = call["function"]
-    return {**call, "function": {**function, "name": names.get(function["name"], function["name"])}}
+    `results`: whether the server takes `tool` messages for calls without an id.
+    """
+    if _is_lone_result(message):
+        role = {"role": "tool", "tool_call_id": _NO_ID} if results else {"role": "user"}
+        return {**role, "content": message["content"]}
+    if message.get("tool_calls"):
+        calls = [_renamed(call, names) for call in message["tool_calls"]]
+        message = {**message, "tool_calls": calls}
+    if "reasoning" in message:
+        message = {name: value for name, value in message.items() if name != "reasoning"}
+    return message

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
+from coevolve.errors import CoevolveError, Unreachable, UsageError, installation, require
 from coevolve.models.addresses import Address, proxy
 from coevolve.models.http_client import bounded_client, http_library, root_cause
 from coevolve.models.redaction import public_address
@@ -23,35 +23,34 @@ _HEADERS = ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 
 
-class Server:
-    """`pools` is how many clients it gets, each with connections of its own. Raises UsageError,
-    MissingDependency."""
+class ModelServer:
+    """`pools` is how many clients it gets, each with connections of its own.
+
+    `timeout` is in seconds, of one attempt. Raises UsageError, MissingDependency.
+    """
 
     def __init__(self, at: Address, key: str, timeout: float, pools: int):
-        openai = package()
         options = {"base_url": at.url, "api_key": key, "timeout": timeout, "max_retries": RETRIES}
         if at.authorization:
             options["default_headers"] = {"Authorization": at.authorization}
+        self.name = public_address(at.url)
+        client = package().AsyncOpenAI
         try:
-            self.clients = [
-                openai.AsyncOpenAI(**options, http_client=bounded_client(timeout, at.query))
-                for _ in range(pools)
-            ]
+            http_clients = [bounded_client(timeout, at.query) for _ in range(pools)]
+            self.clients = [client(**options, http_client=http) for http in http_clients]
         except http_library().InvalidURL as error:
             raise UsageError(
-                f"--base-url {public_address(at.url)!r} is no address of a server: {error}"
+                f"--base-url {self.name!r} is no address of a server: {error}"
             ) from None
         self._turns = itertools.cycle(self.clients)
         self._timeout = timeout
-        self.name = public_address(at.url)
         self.proxy = proxy(at.url)
         self._credentials = _credentials(at, key)
 
     async def post(self, body: dict[str, Any]) -> Any:
         """The raw response. Raises the package's errors."""
-        return await next(self._turns).post(
-            "/chat/completions", cast_to=object, body=body, options=_RAW
-        )
+        client = next(self._turns)
+        return await client.post("/chat/completions", cast_to=object, body=body, options=_RAW)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -60,24 +59,24 @@ class Server:
     def failure(self, error: Exception, model: str, safe: Callable[[str], str]) -> CoevolveError:
         """The package's error in one line; `safe` makes what the server says fit for it."""
         status, why = getattr(error, "status_code", None), safe(reason(error))
+        by = public_address(self.proxy) if self.proxy else ""
         if status in (401, 403):
-            return Unreachable(
-                f"{self.name}: the server refuses {self._credentials} (HTTP {status}): {why}"
-            )
+            said = f"the server refuses {self._credentials} (HTTP {status})"
+            return Unreachable(f"{self.name}: {said}: {why}")
         if status == 407:
-            return Unreachable(
-                f"{self.name}: the proxy {public_address(self.proxy or '')} refuses who asks (HTTP 407): {why}"
-            )
+            said = f"the proxy {by} refuses who asks (HTTP 407)"
+            return Unreachable(f"{self.name}: {said}: {why}")
         wait = retry_after(getattr(getattr(error, "response", None), "headers", {}))
         if wait > MAX_RETRY_AFTER:
-            return Unreachable(
-                f"{self.name}: HTTP {status} from model {model}: it asks to be left alone for {wait:.0f} seconds: {why}"
+            said = (
+                f"HTTP {status} from model {model}: it asks to be left alone for {wait:.0f} seconds"
             )
+            return Unreachable(f"{self.name}: {said}: {why}")
         if is_passing(status):
             what = f"HTTP {status}: {why}" if status else safe(self._cause(error))
             retries = int(error.request.headers.get("x-stainless-retry-count", 0))
             after = f" after {retries} retries" if retries else ""
-            way = f" (by way of the proxy {public_address(self.proxy)})" if self.proxy else ""
+            way = f" (by way of the proxy {by})" if by else ""
             return Unreachable(f"{self.name}: no answer from model {model}{after}: {what}{way}")
         return CoevolveError(f"{self.name}: the server refuses the request (HTTP {status}): {why}")
 
@@ -89,21 +88,15 @@ class Server:
 
 def package() -> Any:
     """openai, or MissingDependency."""
-    try:
-        import openai
-    except ImportError as error:
-        raise MissingDependency(
-            "openai (needed for a model at a server)", installation("models")
-        ) from error
-    return openai
+    return require("openai", "a model at a server", installation("models"))
 
 
 def environment_key() -> str:
-    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables of the package's that cannot or
-    must not go out."""
+    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables that cannot or must not go out."""
     if os.environ.get("OPENAI_CUSTOM_HEADERS"):
         raise UsageError(
-            "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: the key comes from OPENAI_API_KEY only"
+            "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: "
+            "the key comes from OPENAI_API_KEY only"
         )
     for name in _HEADERS:
         value = os.environ.get(name, "").strip()
@@ -124,11 +117,9 @@ def _credentials(at: Address, key: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What the body of an error says is wrong, in any of the forms that servers have; else the
-    error's own message."""
+    """What the body of an error says is wrong, in any form that servers have; else its own message."""
     said = getattr(error, "body", None)
     while isinstance(said, dict):
-        said = next(
-            (said[name] for name in ("message", "detail", "error") if said.get(name)), None
-        ) or str(said)
+        inner = (said[name] for name in ("message", "detail", "error") if said.get(name))
+        said = next(inner, None) or str(said)
     return str(said or getattr(error, "message", ""))

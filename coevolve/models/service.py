@@ -2,15 +2,14 @@
 limit of concurrency.
 
     with Models("explore", Options(base_url="http://localhost:8000/v1")) as models:
-        for found in models.each(contexts, explore_one):      # explore_one is a coroutine function: await models.chat(…)
+        for found in models.each(contexts, explore_one):  # a coroutine function: await models.chat(…)
             ...
 
-A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid
-for, so it counts, and the journal knows what it took: a rerun asks again, with that much less of
-its budget of tokens and cost. The same question asked twice at a time is one call. When an error or
-a budget ends the stage, calls in flight are let finish, for one attempt's time at most, and are
-kept; an interrupt cuts them off. `each` runs on an event loop of its own that stands still between
-two results.
+A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid for,
+so it counts, and the journal knows what it took: a rerun asks again, with that much less of its budget.
+The same question asked twice at a time is one call. When an error or a budget ends the stage, calls in
+flight are let finish, for one attempt's time at most, and are kept; an interrupt cuts them off. `each`
+runs on an event loop of its own that stands still between two results.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coevolve.errors import CoevolveError, Unreachable, UsageError
 from coevolve.models import structured_output
@@ -41,11 +39,8 @@ T = TypeVar("T")
 
 AHEAD = 8
 """Results that may wait for an earlier one, as a multiple of the width."""
-
-
 RESERVED_FIELDS = ("messages", "model", "n", "stream", "tools")
-"""Fields of a request that are never the user's `extra`: the stage sends them, or reads replies as
-if they were not sent."""
+"""Fields of a request that the stage sends or counts on, and that are never the user's `extra`."""
 
 
 class Options(Struct, frozen=True):
@@ -74,22 +69,18 @@ class Options(Struct, frozen=True):
 
 
 class Models:
-    """`stage` names the totals."""
+    """The models of one stage; `stage` names the totals."""
 
     def __init__(self, stage: str, options: Options = Options()):
-        if refused := sorted(options.extra.keys() & RESERVED_FIELDS):
-            raise UsageError(
-                f"--request-extra: {', '.join(refused)} cannot be set or removed there"
-            )
+        if refused := ", ".join(sorted(options.extra.keys() & RESERVED_FIELDS)):
+            raise UsageError(f"--request-extra: {refused} cannot be set or removed there")
         self.options = options
-        self.spending = Spending(
-            stage, options.limits, read_prices(options.prices) if options.prices else None
-        )
+        prices = read_prices(options.prices) if options.prices else None
+        self.spending = Spending(stage, options.limits, prices)
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
-        self._journal = CallJournal(
-            options.journal or home() / "journal", writes=not options.offline
-        )
+        journal = options.journal or home() / "journal"
+        self._journal = CallJournal(journal, writes=not options.offline)
         self._client = None
         if not options.offline:
             self._client = ChatClient(
@@ -105,14 +96,11 @@ class Models:
     def __enter__(self) -> Models:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(finish=kind is None or issubclass(kind, Exception))
 
     def close(self, finish: bool = True) -> None:
-        """Ends the client and the loop; `finish` waits for calls in flight and keeps their
-        answers."""
+        """Ends the client and the loop; `finish` waits for calls in flight and keeps their answers."""
         if not self._closing:
             self._closing = True
             try:
@@ -132,14 +120,16 @@ class Models:
             await self._client.close()
 
     def totals(self) -> list[Totals]:
-        """By model; `kept` is the stage's."""
-        return [msgspec.structs.replace(totals, kept=self.kept) for totals in self.spending.all()]
+        """The totals by model; `kept` is the stage's."""
+        return [replace(totals, kept=self.kept) for totals in self.spending.all()]
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """The reply, from the journal or the server. Raises BadReply, Full, Unreachable,
-        BudgetReached, CoevolveError."""
+        """The reply, from the journal or the server.
+
+        Raises BadReply, ContextFull, Unreachable, BudgetReached, CoevolveError.
+        """
         if self.options.extra:
-            request = msgspec.structs.replace(request, extra=self.options.extra | request.extra)
+            request = replace(request, extra=self.options.extra | request.extra)
         key = request.key()
         task = self._asking.get(key)
         if task is None:
@@ -147,24 +137,25 @@ class Models:
             if found:
                 return found
             if self.options.offline:
-                raise CoevolveError(
-                    f"{self._journal.directory}: --offline, and no answer to request {key}: {request.describe()}"
-                )
+                lacking = f"--offline, and no answer to request {key}: {request.describe()}"
+                raise CoevolveError(f"{self._journal.directory}: {lacking}")
             task = self._asking[key] = asyncio.create_task(self._ask(key, request))
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
 
     async def ask(self, request: ChatRequest, type_: type[T]) -> T:
-        """The reply as a value of the type (a msgspec Struct), asked for again once with the
-        reason. Raises AnswerRejected too."""
+        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason.
+
+        Raises AnswerRejected, and what `chat` raises.
+        """
         totals = self.spending.of(request.model)
-        request = msgspec.structs.replace(request, schema=structured_output.response_schema(type_))
+        request = replace(request, schema=structured_output.response_schema(type_))
         reply = await self.chat(request)
         decoded = structured_output.decode(reply, type_)
         if decoded.reason:
             totals.reasked += 1
             messages = structured_output.again(request.messages, reply, decoded.reason)
-            reply = await self.chat(msgspec.structs.replace(request, messages=messages))
+            reply = await self.chat(replace(request, messages=messages))
             decoded = structured_output.decode(reply, type_)
         if decoded.reason:
             totals.rejected += 1
@@ -175,27 +166,24 @@ class Models:
     def each(
         self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None
     ) -> Iterator[B]:
-        """`function` of every item, `width` (default: the concurrency) at a time, in the order of
-        the items.
+        """`function` of every item, `width` (default: the concurrency) at a time, in the items' order.
 
         The first failure of an item, in that order, is raised in its place; the others that run are
         cancelled.
         """
-        lane = _Lane(items, function, width or self.options.concurrency)
+        running = _OrderedTasks(items, function, width or self.options.concurrency)
         try:
-            while lane.ready() or self._runner.run(lane.front()):
-                yield lane.take()
+            while running.first_is_done() or self._runner.run(running.wait()):
+                yield running.take()
         finally:
             if not self._closing:
-                self._runner.run(lane.cancel())
+                self._runner.run(running.cancel())
 
     def _find(self, key: str, model: str) -> ChatReply | None:
         entry = self._journal.get(key)
         if entry is None or entry.unusable:
             return None
-        self.spending.of(model).reused.add(
-            entry.reply, entry.seconds, entry.retries, entry.cost, entry.estimated
-        )
+        self.spending.of(model).reused.add(entry)
         return entry.reply
 
     async def _ask(self, key: str, request: ChatRequest) -> ChatReply:
@@ -214,8 +202,7 @@ class Models:
             return await self._call(key, request, before.wasted if before else Usage())
 
     async def _call(self, key: str, request: ChatRequest, wasted: Usage) -> ChatReply:
-        """Asks, and keeps what came. `wasted` is what earlier answers to this took that could not
-        be used."""
+        """Asks, and keeps what came; `wasted`: what earlier answers took that could not be used."""
         totals, began = self.spending.of(request.model), time.monotonic()
         try:
             reply, retries, seconds = await self._client.complete(request)
@@ -228,29 +215,29 @@ class Models:
                 wasted.prompt_tokens + took.prompt_tokens,
                 wasted.completion_tokens + took.completion_tokens,
             )
-            self._keep(msgspec.structs.replace(entry, unusable=str(error), wasted=wasted))
+            self._keep(replace(entry, unusable=str(error), wasted=wasted))
             self._wasted.add(key)
             raise
-        totals.silent += not (
-            reply.text.strip() or reply.reasoning or reply.tool_calls or reply.truncated
-        )
-        if self.options.until and Path(self.options.until).exists():
-            raise Unreachable(
-                f"model {request.model} is no longer at its server: {self.options.until} has appeared"
-            )
+        totals.silent += reply.is_silent
+        if (until := self.options.until) and Path(until).exists():
+            gone = f"is no longer at its server: {until} has appeared"
+            raise Unreachable(f"model {request.model} {gone}")
         self._keep(self._entry(key, request, reply, retries, seconds))
         return reply
 
     def _entry(
         self, key: str, request: ChatRequest, reply: ChatReply, retries: int, seconds: float
     ) -> JournalEntry:
-        estimated = estimate(request, reply)
-        last = str(request.messages[-1].get("content"))[:500] if request.messages else ""
+        estimated, messages = estimate(request, reply), request.messages
         return JournalEntry(
             key=key,
             stage=self.spending.stage,
             asked=JournalQuestion(
-                request.model, request.prompt_version, request.sample, len(request.messages), last
+                model=request.model,
+                prompt=request.prompt_version,
+                sample=request.sample,
+                messages=len(messages),
+                last=str(messages[-1].get("content"))[:500] if messages else "",
             ),
             reply=reply,
             seconds=seconds,
@@ -261,9 +248,7 @@ class Models:
 
     def _keep(self, entry: JournalEntry) -> None:
         self._journal.put(entry)
-        self.spending.pay(
-            entry.asked.model, entry.reply, entry.seconds, entry.retries, entry.estimated
-        )
+        self.spending.pay(entry)
 
     def _done(self, key: str, task: asyncio.Task[ChatReply]) -> None:
         del self._asking[key]
@@ -271,9 +256,8 @@ class Models:
             task.exception()  # whoever asked has it, unless they were cancelled
 
 
-class _Lane:
-    """Items on their way through a coroutine function: `width` run, finished ones wait for their
-    turn."""
+class _OrderedTasks:
+    """Items on their way through a coroutine function: `width` run, finished ones wait for their turn."""
 
     def __init__(self, items: Iterable[Any], function: Callable[[Any], Awaitable[Any]], width: int):
         self._source, self._function, self._width = iter(items), function, width
@@ -282,23 +266,19 @@ class _Lane:
         self._moved = asyncio.Event()
         self._exhausted = False
 
-    async def front(self) -> bool:
+    async def wait(self) -> bool:
         """Waits until the first item is done; False when there is none left."""
         while True:
-            if not self._failed():
+            # Once the next result is an exception, nothing more is begun.
+            if not (self.first_is_done() and self._queue[0].exception()):
                 self._fill()
-            if self.ready() or not self._queue:
+            if self.first_is_done() or not self._queue:
                 return bool(self._queue)
             self._moved.clear()
             await self._moved.wait()
 
-    def ready(self) -> bool:
-        """The first item is done."""
+    def first_is_done(self) -> bool:
         return bool(self._queue) and self._queue[0].done()
-
-    def _failed(self) -> bool:
-        """The next result is an exception: nothing more is begun."""
-        return self.ready() and self._queue[0].exception() is not None
 
     def take(self) -> Any:
         return self._queue.popleft().result()
@@ -309,11 +289,8 @@ class _Lane:
         await asyncio.gather(*self._queue, return_exceptions=True)
 
     def _fill(self) -> None:
-        while (
-            not self._exhausted
-            and self._running < self._width
-            and len(self._queue) < AHEAD * self._width
-        ):
+        ahead = AHEAD * self._width
+        while not self._exhausted and self._running < self._width and len(self._queue) < ahead:
             try:
                 item = next(self._source)
             except StopIteration:

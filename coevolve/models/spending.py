@@ -1,19 +1,16 @@
-"""What the calls of one command took, and where they have to stop.
+"""Counts what the calls of one command took, and stops them at the limits of its budget.
 
-`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid
-now and for answers found in the journal. `begin` raises BudgetReached before a call that a limit
-forbids: calls in flight at that moment are finished and kept, so tokens and cost may end above
-their limit by what was in flight. A rerun starts a budget of its own and pays only what the journal
-lacks; what answers took that could not be used counts again (`waste`) where it asks for those, so
-that a server that never says anything usable ends a budget however often the command is run.
+`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid now
+and for answers found in the journal. `begin` raises BudgetReached before a call that a limit forbids:
+calls in flight at that moment are finished and kept, so tokens and cost may end above their limit by
+what was in flight. A rerun starts a budget of its own and pays only what the journal lacks.
 
-A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself:
-such calls are counted by `estimate`, said as `estimated`, and their cost is null. A limit of cost
-goes by the estimate's price.
+A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself: such
+calls are counted by `estimate`, said as `estimated`, and their cost is null. A limit of cost goes by
+the estimate's price.
 
 Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million
-tokens, in any currency; `cached` defaults to `prompt`. A model that is not in it has cost null,
-never 0.
+tokens, in any currency; `cached` defaults to `prompt`. A model that is not in it has cost null, never 0.
 """
 
 from __future__ import annotations
@@ -27,46 +24,41 @@ import msgspec
 from msgspec import Struct
 
 from coevolve.errors import BudgetReached, UsageError
+from coevolve.models.call_journal import JournalEntry
 from coevolve.models.chat import ChatReply, ChatRequest
 from coevolve.records import Usage, canonical
 
 RECORD = "model_calls.jsonl"
 """In a run directory: one line of totals per command and model."""
-
-
+# Prose has more bytes a token, so that a budget ends early rather than late.
 BYTES_PER_TOKEN = 3
-"""Of an estimate, in UTF-8. Prose has more bytes a token, so that a budget ends early rather than
-late."""
+"""UTF-8 bytes that an estimate takes for a token."""
 
 
 def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
-    """What a call took, where the server does not say: no prompt has 0 tokens, and no words. None
-    where it does."""
-    counted = reply.usage
-    said = [reply.text, reply.reasoning, *reply.tool_calls]
-    if counted.prompt_tokens and (counted.completion_tokens or not any(said)):
+    """What a call took, where the server does not say (no prompt has 0 tokens, and no words); None where
+    it does."""
+    prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
+    answer = [reply.text, reply.reasoning, *reply.tool_calls]
+    if prompt and (completion or not any(answer)):
         return None
-    asked = [request.messages, request.tools, request.schema]
-    return Usage(
-        counted.prompt_tokens or _tokens_of(asked), counted.completion_tokens or _tokens_of(said)
-    )
+    question = [request.messages, request.tools, request.schema]
+    return Usage(prompt or _estimated_tokens(question), completion or _estimated_tokens(answer))
 
 
-def _tokens_of(parts: Any) -> int:
+def _estimated_tokens(parts: Any) -> int:
     return -(-len(canonical(parts)) // BYTES_PER_TOKEN)
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """Per million tokens."""
+    """Prices per million tokens."""
 
     prompt: float
     completion: float
     cached: float | None = None
 
-    def figures(self) -> list[float]:
-        return [self.prompt, self.completion, *([] if self.cached is None else [self.cached])]
-
     def of(self, used: Usage, cached_tokens: int) -> float:
+        """The cost of a call; `cached_tokens` are a part of the prompt's."""
         cached_price = self.prompt if self.cached is None else self.cached
         cached = min(cached_tokens, used.prompt_tokens)
         prompt = (used.prompt_tokens - cached) * self.prompt + cached * cached_price
@@ -77,26 +69,22 @@ def read_prices(path: str) -> dict[str, Price]:
     """Model → price. Raises UsageError with the file and what is wrong in it."""
     try:
         text = Path(path).read_bytes()
-        table = (
-            msgspec.json.decode(text) if path.endswith(".json") else tomllib.loads(text.decode())
-        )
+        is_json = path.endswith(".json")
+        table = msgspec.json.decode(text) if is_json else tomllib.loads(text.decode())
         prices = msgspec.convert(table, dict[str, Price])
-        if any(
-            not 0 <= figure < math.inf for price in prices.values() for figure in price.figures()
-        ):
+        figures = [f for p in prices.values() for f in (p.prompt, p.completion, p.cached or 0)]
+        if not all(0 <= figure < math.inf for figure in figures):
             raise ValueError("a price is a finite number, not below 0")
         return prices
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (ValueError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            f"{path}: no price table ({{model: {{prompt, completion, cached}}}}): {error}"
-        ) from error
+        form = "{model: {prompt, completion, cached}}"
+        raise UsageError(f"{path}: no price table ({form}): {error}") from error
 
 
 class Spent(Struct):
-    """Sums over calls; `cost` is None as soon as one call's is unknown, and for calls without price
-    table."""
+    """Sums over calls; `cost` is None as soon as one call's is unknown."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -112,23 +100,20 @@ class Spent(Struct):
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def add(
-        self,
-        reply: ChatReply,
-        seconds: float,
-        retries: int,
-        cost: float | None,
-        estimated: Usage | None = None,
-    ) -> None:
-        used = estimated or reply.usage
-        self.calls += 1
-        self.estimated += estimated is not None
-        self.prompt_tokens += used.prompt_tokens
-        self.cached_tokens += reply.cached_tokens
-        self.completion_tokens += used.completion_tokens
-        self.retries += retries
-        self.seconds = round(self.seconds + seconds, 3)
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+    def add(self, call: JournalEntry) -> None:
+        used = call.estimated or call.reply.usage
+        self.merge(
+            Spent(
+                calls=1,
+                prompt_tokens=used.prompt_tokens,
+                cached_tokens=call.reply.cached_tokens,
+                completion_tokens=used.completion_tokens,
+                retries=call.retries,
+                seconds=call.seconds,
+                cost=call.cost,
+                estimated=int(call.estimated is not None),
+            )
+        )
 
     def merge(self, other: Spent) -> None:
         self.calls += other.calls
@@ -142,7 +127,7 @@ class Spent(Struct):
 
 
 class Totals(Struct):
-    """Of one stage and model."""
+    """Sums over the calls of one stage to one model."""
 
     stage: str
     model: str
@@ -158,48 +143,44 @@ class Totals(Struct):
     reasked: int = 0
     """Structured answers that were wrong the first time."""
     rejected: int = 0
-    """… and wrong again."""
+    """Structured answers that were wrong the second time, too."""
     kept: int | None = None
     """Records that the stage wrote."""
 
     def line(self) -> str:
-        """For stderr."""
+        """The totals as one line for stderr."""
+        paid = self.paid
+        cached = f" ({paid.cached_tokens} cached)" if paid.cached_tokens else ""
         parts = [
-            f"{self.paid.calls} calls",
+            f"{paid.calls} calls",
             f"{self.reused.calls} from the journal",
-            _tokens(self.paid),
+            f"{paid.prompt_tokens}{cached} + {paid.completion_tokens} tokens",
         ]
-        if self.paid.calls:
-            parts.append(f"{self.paid.seconds / self.paid.calls:.2g} s a call")
-        parts += [f"{n} {name}" for name, n in self._exceptions().items() if n]
-        if self.paid.calls and self.paid.cost is not None:
-            parts.append(f"cost {self.paid.cost:.4g}")
+        if paid.calls:
+            parts.append(f"{paid.seconds / paid.calls:.2g} s a call")
+        exceptions = {
+            "without usage (tokens estimated)": paid.estimated,
+            "retries": paid.retries,
+            "reasked": self.reasked,
+            "repaired": self.repaired,
+            "rejected": self.rejected,
+            "empty, each handing the turn back": self.silent,
+            "empty or broken": self.bad,
+        }
+        parts += [f"{number} {name}" for name, number in exceptions.items() if number]
+        if paid.calls and paid.cost is not None:
+            parts.append(f"cost {paid.cost:.4g}")
         if self.kept:
             parts.append(self._per_record())
         return f"{self.stage}: model {self.model}: " + ", ".join(parts)
 
-    def _exceptions(self) -> dict[str, int]:
-        retries, names = self.paid.retries, ("reasked", "repaired", "rejected")
-        return {
-            "without usage (tokens estimated)": self.paid.estimated,
-            "retries": retries,
-            **{n: getattr(self, n) for n in names},
-            "empty, each handing the turn back": self.silent,
-            "empty or broken": self.bad,
-        }
-
     def _per_record(self) -> str:
-        """The journal's part included: what the records cost, whenever it was paid."""
+        """What the records cost, whenever it was paid: the journal's part included."""
         costs = [spent.cost for spent in (self.paid, self.reused)]
         calls = (self.paid.calls + self.reused.calls) / self.kept
         tokens = (self.paid.tokens + self.reused.tokens) / self.kept
         cost = "" if None in costs else f", cost {sum(costs) / self.kept:.4g}"
         return f"per record written {calls:.3g} calls, {tokens:.0f} tokens{cost}"
-
-
-def _tokens(spent: Spent) -> str:
-    cached = f" ({spent.cached_tokens} cached)" if spent.cached_tokens else ""
-    return f"{spent.prompt_tokens}{cached} + {spent.completion_tokens} tokens"
 
 
 class Limits(Struct, frozen=True):
@@ -211,6 +192,8 @@ class Limits(Struct, frozen=True):
 
 
 class Spending:
+    """The totals of a stage by model, and what is left of its budget."""
+
     def __init__(
         self, stage: str, limits: Limits = Limits(), prices: dict[str, Price] | None = None
     ):
@@ -219,7 +202,7 @@ class Spending:
         """Calls begun: what --max-calls counts."""
         self._totals: dict[str, Totals] = {}
         self._cost = 0.0
-        """Of the calls paid, estimates included."""
+        """The calls paid, estimates included."""
         self._wasted = 0
         """Tokens of earlier answers that could not be used."""
 
@@ -236,50 +219,40 @@ class Spending:
         known = model in self._prices and estimated is None
         return self._prices[model].of(reply.usage, reply.cached_tokens) if known else None
 
-    def pay(
-        self,
-        model: str,
-        reply: ChatReply,
-        seconds: float,
-        retries: int,
-        estimated: Usage | None = None,
-    ) -> None:
+    def pay(self, call: JournalEntry) -> None:
         """Adds a call to the totals and to what the limits look at."""
-        self.of(model).paid.add(
-            reply, seconds, retries, self.price(model, reply, estimated), estimated
-        )
+        model, reply = call.asked.model, call.reply
+        self.of(model).paid.add(call)
         if model in self._prices:
-            self._cost += self._prices[model].of(estimated or reply.usage, reply.cached_tokens)
+            used = call.estimated or reply.usage
+            self._cost += self._prices[model].of(used, reply.cached_tokens)
 
     def waste(self, model: str, used: Usage) -> None:
-        """Takes from the budget what earlier runs paid for unusable answers to a question that is
-        open still."""
+        """Takes from the budget what earlier runs paid for unusable answers to an open question."""
+        # So a server that never says anything usable ends a budget however often the command is run.
         self._wasted += used.prompt_tokens + used.completion_tokens
         if model in self._prices:
             self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
-        """Before every call that is paid. Raises BudgetReached, or UsageError where --max-cost has
-        no price to go by."""
+        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --max-cost has no
+        price to go by."""
         if self._limits.cost is not None and model not in self._prices:
             raise UsageError(f"--max-cost needs the price of {model} in --prices")
-        spent = [totals.paid for totals in self._totals.values()]
-        used = {
-            "calls": self.started,
-            "tokens": self._wasted + sum(s.tokens for s in spent),
-            "cost": self._cost,
-        }
+        tokens = self._wasted + sum(totals.paid.tokens for totals in self._totals.values())
+        used = {"calls": self.started, "tokens": tokens, "cost": self._cost}
         for name, value in used.items():
             limit = getattr(self._limits, name)
             if limit is not None and value >= limit:
+                why = self._unexpected() if name != "calls" else ""
                 raise BudgetReached(
-                    f"--max-{name} {limit:g} reached{self._because() if name != 'calls' else ''}; what was paid is in the "
-                    "journal, and a rerun goes on from it"
+                    f"--max-{name} {limit:g} reached{why}; what was paid is in the journal, "
+                    "and a rerun goes on from it"
                 )
         self.started += 1
 
-    def _because(self) -> str:
-        """What in the sums a user may not expect there."""
+    def _unexpected(self) -> str:
+        """The parts of the sums that a user may not expect there."""
         guessed = sum(totals.paid.estimated for totals in self._totals.values())
         parts = [f"by estimate: {guessed} calls came without usage"] if guessed else []
         if self._wasted:

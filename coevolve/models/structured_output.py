@@ -1,10 +1,10 @@
-"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that
-type or a reason why not.
+"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that type
+or a reason why not.
 
-Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text
-that is no JSON goes through json-repair (fences, prose around it, a missing bracket), which the
-caller counts; JSON of the wrong shape never does, and a reply that was cut off isn't mended into
-something that looks whole. What holds half of a surrogate pair is no text, and refused.
+Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text that is
+no JSON goes through json-repair (fences, prose around it, a missing bracket), which the caller counts;
+JSON of the wrong shape never does, and a reply that was cut off isn't made to look whole. A value that
+holds half of a surrogate pair is refused.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from coevolve.errors import MissingDependency, installation
+from coevolve.errors import installation, require
 from coevolve.models.chat import ChatReply, Message
 
 T = TypeVar("T")
 
-AGAIN = "This is not the answer that was asked for: {reason}. Answer again, with one JSON object and nothing around it."
-
+AGAIN = (
+    "This is not the answer that was asked for: {reason}. "
+    "Answer again, with one JSON object and nothing around it."
+)
 NO_TEXT = "a text in it holds half of a surrogate pair"
 
 
 class DecodedAnswer(NamedTuple):
+    """The value of an answer, or why there is none."""
+
     value: Any = None
     reason: str | None = None
     """Why there is no value."""
@@ -31,8 +35,10 @@ class DecodedAnswer(NamedTuple):
 
 
 def response_schema(type_: type) -> dict[str, Any]:
-    """`json_schema` of the API's response format; `strict` where the schema has no free-form
-    object, which strict forbids."""
+    """`json_schema` of the API's response format.
+
+    `strict` where the schema has no free-form object, which strict forbids.
+    """
     (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     closed = all([_close(schema), *map(_close, components.values())])
     whole = {**schema, **({"$defs": components} if components else {})}
@@ -40,8 +46,7 @@ def response_schema(type_: type) -> dict[str, Any]:
 
 
 def _close(schema: dict[str, Any]) -> bool:
-    """Demands every property and no other, as strict mode does; False where an object takes any
-    property."""
+    """Demands every property and no other, as strict mode does; False where an object takes any."""
     schema.pop("default", None)
     closed = True
     if "properties" in schema:
@@ -70,21 +75,14 @@ def decode(reply: ChatReply, type_: type) -> DecodedAnswer:
 
 
 def _repaired(text: str, type_: type) -> DecodedAnswer:
-    try:
-        import json_repair
-    except ImportError as error:
-        raise MissingDependency(
-            "json-repair (an answer is no JSON)", installation("models")
-        ) from error
+    json_repair = require("json_repair", "an answer that is no JSON", installation("models"))
     try:
         value = json_repair.loads(text)
         if not is_text(value):
             return DecodedAnswer(reason=NO_TEXT)
-        return (
-            DecodedAnswer(msgspec.convert(value, type_), repaired=True)
-            if value != ""
-            else DecodedAnswer(reason="it is no JSON")
-        )
+        if value == "":
+            return DecodedAnswer(reason="it is no JSON")
+        return DecodedAnswer(msgspec.convert(value, type_), repaired=True)
     except msgspec.ValidationError as error:
         return DecodedAnswer(reason=str(error), repaired=True)
     except (ValueError, RecursionError) as error:
@@ -92,9 +90,8 @@ def _repaired(text: str, type_: type) -> DecodedAnswer:
 
 
 def is_text(value: Any) -> bool:
-    """Whether every text in a decoded answer can be written: `\\ud83d` alone, which lenient readers
-    of JSON let pass, cannot."""
-    try:
+    """Whether every text in a decoded answer can be written."""
+    try:  # lenient readers of JSON let a lone `\ud83d` pass
         msgspec.json.encode(value)
     except UnicodeEncodeError:
         return False

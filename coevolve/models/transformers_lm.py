@@ -1,18 +1,16 @@
-"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all
-turns.
+"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all turns.
 
-`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens
-in the cache: each forward pass feeds every row its next tokens, forced ones (prompt, observation)
-or the one just sampled, as many at a time as the row with the fewest has. So there is no padding,
-no attention mask and no re-tokenisation: what was sampled is what is trained on. A prompt that
-several rows share is prefilled once. Finished rows leave the cache.
+`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens in the
+cache: each forward pass feeds every row its next tokens, forced ones (prompt, observation) or the one
+just sampled, as many at a time as the row with the fewest has. So there is no padding, no attention mask
+and no re-tokenisation: what was sampled is what is trained on. A prompt that several rows share is
+prefilled once. Finished rows leave the cache.
 
-A draw is a pure function of the row's key: one uniform number per token from the key's own
-generator, put through the inverse of the distribution's cumulative sum. `logprobs` are those of the
-sampling distribution, temperature included.
+A draw is a pure function of the row's key: one uniform number per token from the key's own generator,
+put through the inverse of the distribution's cumulative sum. `logprobs` are those of the sampling
+distribution, temperature included.
 
 Weights are float32; on a GPU the passes run in bfloat16 by autocast unless float32 is asked for.
-One torch thread unless OMP_NUM_THREADS or `threads` says otherwise: small models lose with more.
 """
 
 from __future__ import annotations
@@ -20,13 +18,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import math
 import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError, installation
+from coevolve.errors import CoevolveError, Unreachable, UsageError, installation, require
 from coevolve.models.chat_template import ChatTemplate, Render
 
 if TYPE_CHECKING:
@@ -35,10 +34,12 @@ if TYPE_CHECKING:
 
 INSTALL = installation("local")
 PREFILL_TOKENS = 16_384
+"""Tokens of all rows that one forward pass takes."""
 CACHE_BYTES = 1 << 30
 """Memory for the KV cache on a CPU; on a GPU 40 % of what is free."""
 MAX_ROWS = 256
 MAX_CONTEXT = 32_768
+"""Tokens of an episode, whatever the model allows."""
 
 
 class SampledReply(NamedTuple):
@@ -98,22 +99,17 @@ class LocalModel:
     ):
         self.model, self.tokenizer, self.chat = model, tokenizer, ChatTemplate(tokenizer, render)
         self.autocast = autocast
-        context = min(
-            getattr(_text_config(model), "max_position_embeddings", None) or MAX_CONTEXT,
-            MAX_CONTEXT,
-        )
+        positions = getattr(_text_config(model), "max_position_embeddings", None)
+        context = min(positions or MAX_CONTEXT, MAX_CONTEXT)
         own = model.generation_config
         self.max_tokens = min(max_tokens or (own and own.max_length) or context, context)
-        turn = (
-            max_turn_tokens
-            or (own and own.max_new_tokens)
-            or min(1024, max(1, self.max_tokens // 6))
-        )
+        sixth = min(1024, max(1, self.max_tokens // 6))
+        turn = max_turn_tokens or (own and own.max_new_tokens) or sixth
         self.max_turn_tokens = min(turn, self.max_tokens)
         self.stops = {self.chat.end, *_ids(tokenizer.eos_token_id), *_ids(own and own.eos_token_id)}
-        self._takes_logits_to_keep = (
-            "logits_to_keep" in inspect.signature(_base(model).forward).parameters
-        )
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        takes = inspect.signature(base.forward).parameters
+        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
 
     @classmethod
     def load(
@@ -128,10 +124,13 @@ class LocalModel:
         max_turn_tokens: int | None = None,
         render: Render | None = None,
     ) -> LocalModel:
-        """Loads a Hugging Face directory or id, LoRA adapters included. `device` cpu or cuda
-        (default: cuda if there is one), `dtype` float32 or bfloat16 (GPU default). Raises
-        UsageError, Unreachable or MissingDependency."""
+        """Loads a Hugging Face directory or id, LoRA adapters included.
+
+        `device` is cpu or cuda (default: cuda if there is one), `dtype` float32 or bfloat16 (GPU
+        default). Raises UsageError, Unreachable or MissingDependency.
+        """
         torch = _torch()
+        # Small models lose with more than one thread.
         if threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(threads or 1)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -142,8 +141,14 @@ class LocalModel:
             model = _with_new_adapters(model, lora_rank)
         model = model.to(device).eval()
         autocast = device.startswith("cuda") and dtype != "float32"
-        limits = {"max_tokens": max_tokens, "max_turn_tokens": max_turn_tokens}
-        return cls(model, tokenizer, **limits, autocast=autocast, render=render)
+        return cls(
+            model,
+            tokenizer,
+            max_tokens=max_tokens,
+            max_turn_tokens=max_turn_tokens,
+            autocast=autocast,
+            render=render,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -194,11 +199,8 @@ class LocalModel:
         logits = feed.shared([row.token_ids for row in rows])
         while live:
             ready = [j for j, i in enumerate(live) if len(rows[i].token_ids) == feed.position]
-            picked = _pick(
-                logits if len(ready) == len(live) else logits[ready],
-                [draws[live[j]] for j in ready],
-                temperature,
-            )
+            sampled = logits if len(ready) == len(live) else logits[ready]
+            picked = _pick(sampled, [draws[live[j]] for j in ready], temperature)
             turns = []
             for j, (token, logprob) in zip(ready, picked, strict=True):
                 i = live[j]
@@ -246,8 +248,7 @@ class LocalModel:
         last position."""
         if cache is None:
             return self.model(ids, use_cache=False).logits
-        keep = {"logits_to_keep": 1} if self._takes_logits_to_keep else {}
-        return self.model(ids, past_key_values=cache, use_cache=True, **keep).logits
+        return self.model(ids, past_key_values=cache, use_cache=True, **self._last_only).logits
 
 
 class _Feed:
@@ -302,47 +303,37 @@ def _pick(
         tokens = logprobs.argmax(-1, keepdim=True)
     else:
         total = logprobs.double().exp().cumsum(-1)
-        uniform = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64).to(
-            total.device
-        )
-        tokens = torch.searchsorted(total, uniform * total[:, -1:], right=True).clamp(
-            max=logits.shape[-1] - 1
-        )
+        uniform = torch.tensor([[draw.random()] for draw in draws], dtype=torch.float64)
+        bound = uniform.to(total.device) * total[:, -1:]
+        tokens = torch.searchsorted(total, bound, right=True).clamp(max=logits.shape[-1] - 1)
     chosen = logprobs.gather(1, tokens)[:, 0].tolist()
-    if any(value != value for value in chosen):
+    if any(map(math.isnan, chosen)):
         raise CoevolveError(
-            "the model's probabilities are not numbers (NaN): its weights are damaged or training diverged"
+            "the model's probabilities are not numbers (NaN): "
+            "its weights are damaged or training diverged"
         )
     return list(zip(tokens[:, 0].tolist(), chosen, strict=True))
 
 
 def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    transformers = require("transformers", "local models", INSTALL)
+    transformers.utils.logging.disable_progress_bar()
     try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise MissingDependency("transformers (needed for local models)", INSTALL) from error
-    import torch
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
         if (Path(name) / "adapter_config.json").exists():
             return _with_saved_adapters(name), tokenizer
-        return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32), tokenizer
-    except UsageError:
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        return load(name, dtype=_torch().float32), tokenizer
+    except CoevolveError:
         raise
-    except (
-        Exception
-    ) as error:  # the boundary: each format of weights has errors of its own for a damaged file
+    except Exception as error:  # each format of weights has errors of its own for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         kind = UsageError if Path(name).exists() or name.startswith((".", "/")) else Unreachable
         raise kind(f"{name}: cannot be loaded as a Hugging Face model: {reason}") from error
 
 
 def _with_saved_adapters(directory: str) -> PreTrainedModel:
-    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained
-    on."""
+    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained on."""
     peft = _peft()
     base, _ = _from_pretrained(peft.PeftConfig.from_pretrained(directory).base_model_name_or_path)
     return peft.PeftModel.from_pretrained(base, directory, is_trainable=True)
@@ -351,33 +342,19 @@ def _with_saved_adapters(directory: str) -> PreTrainedModel:
 def _with_new_adapters(model: PreTrainedModel, rank: int) -> PreTrainedModel:
     """LoRA on all linear layers; they change nothing until they are trained."""
     peft = _peft()
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM", r=rank, lora_alpha=2 * rank, target_modules="all-linear"
-    )
-    return peft.get_peft_model(model, config)
+    form = {"task_type": "CAUSAL_LM", "target_modules": "all-linear"}
+    return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, **form))
 
 
-def _peft():
-    try:
-        import peft
-    except ImportError as error:
-        raise MissingDependency("peft (needed for LoRA)", "pip install peft") from error
-    return peft
+def _peft() -> Any:
+    return require("peft", "LoRA", "pip install peft")
 
 
-def _torch():
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependency("torch (needed for local models)", INSTALL) from error
-    return torch
+def _torch() -> Any:
+    return require("torch", "local models", INSTALL)
 
 
-def _base(model: PreTrainedModel) -> PreTrainedModel:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def _text_config(model: PreTrainedModel):
+def _text_config(model: PreTrainedModel) -> Any:
     return model.config.get_text_config(decoder=True)
 
 

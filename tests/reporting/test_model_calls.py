@@ -6,16 +6,15 @@ import pytest
 
 from coevolve import jsonl
 from coevolve.errors import BadInput
-from coevolve.models.chat import ChatReply
 from coevolve.models.spending import Spent, Totals
-from coevolve.records import Usage
 from coevolve.reporting import model_calls
 
 
 def spent(calls: int, cost: float | None) -> Spent:
+    """So many equal calls."""
     made = Spent()
     for _ in range(calls):
-        made.add(ChatReply("x", usage=Usage(100, 10), cached_tokens=40), 0.5, 1, cost)
+        made.merge(Spent(1, 100, 40, 10, retries=1, seconds=0.5, cost=cost))
     return made
 
 
@@ -53,8 +52,7 @@ def test_sums_by_stage_and_per_task(tmp_path):
 
 def test_a_directory_of_single_stages(tmp_path, coevolve):
     """The table comes from model_calls.jsonl alone; the tasks of the last `validate` share the sum; estimates are said."""
-    guessed = Spent()
-    guessed.add(ChatReply("x"), 0.5, 0, None, Usage(90, 30))
+    guessed = Spent(1, 90, 0, 30, seconds=0.5, cost=None, estimated=1)
     lines = [
         Totals("explore", "m", spent(3, 0.25), Spent(), kept=9),
         Totals("validate", "m", spent(1, 0.25), Spent(), kept=1),
