@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import email.utils
 import json
 import socket
 import subprocess
@@ -103,14 +102,17 @@ def test_samples_are_calls_of_their_own_and_twins_are_one(journal):
 
 def test_results_come_in_order_and_the_width_holds(journal):
     """However long each takes, results keep the order of the items, and no more than the limit are in flight."""
-    now, most, lock = 0, 0, threading.Lock()
+    now, most, lock, four = 0, 0, threading.Lock(), threading.Barrier(4)
 
     def answer(request):
         nonlocal now, most
+        number = int(request["messages"][-1]["content"])
         with lock:
             now += 1
             most = max(most, now)
-        time.sleep(0.05 if int(request["messages"][-1]["content"]) % 5 == 0 else 0.005)
+        if number < 4:
+            four.wait()
+        time.sleep(0.05 if number % 5 == 0 else 0.005)
         with lock:
             now -= 1
         return echo(request)
@@ -127,16 +129,24 @@ def test_results_come_in_order_and_the_width_holds(journal):
     assert most == 4
 
 
-@pytest.mark.parametrize(
-    "fault", [TOO_MANY, BROKEN, CUT, Fault(hang=1.0)], ids=["429", "500", "cut", "hang"]
-)
+@pytest.mark.parametrize("fault", [TOO_MANY, BROKEN, CUT], ids=["429", "500", "cut"])
 def test_passing_faults_are_retried_by_the_client(journal, fault):
-    """Too many requests, an internal error, a connection cut in the middle, a hang: the right answers, one retry each."""
+    """Too many requests, an internal error, a cut connection: the right answers, one retry each."""
     with ScriptedServer(echo, {1: fault, 4: fault}) as server:
-        with Models("s", Options(base_url=server.url, journal=journal, timeout=0.4)) as models:
+        with Models("s", Options(base_url=server.url, journal=journal)) as models:
             assert ask_all(models, range(6)) == [f"you said {i}" for i in range(6)]
         (totals,) = models.totals()
     assert (totals.paid.calls, totals.paid.retries, len(server.requests)) == (6, 2, 8)
+
+
+def test_a_hang_is_retried_by_the_client(journal):
+    """An attempt that is over time is tried again; a busy machine may need more than one retry."""
+    with ScriptedServer(echo, {0: Fault(hang=600)}) as server:
+        options = Options(base_url=server.url, journal=journal, timeout=1, concurrency=1)
+        with Models("s", options) as models:
+            assert ask_all(models, range(2)) == ["you said 0", "you said 1"]
+        (totals,) = models.totals()
+    assert totals.paid.calls == 2 and 1 <= totals.paid.retries == len(server.requests) - 2
 
 
 def test_retry_after_is_waited_for(journal):
@@ -197,9 +207,9 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
             "HTTP 429 from model m: it asks to be left alone for 36.. seconds: scripted",
         ),
         (
-            Fault(429, {"Retry-After": email.utils.formatdate(time.time() + 7200, usegmt=True)}),
+            Fault(429, {"Retry-After": "Tue, 01 Jan 2999 00:00:00 GMT"}),
             Unreachable,
-            "HTTP 429 from model m: it asks to be left alone for [67]... seconds: scripted",
+            r"HTTP 429 from model m: it asks to be left alone for \d{11} seconds: scripted",
         ),
         (Fault(422), CoevolveError, "refuses the request .HTTP 422.: scripted"),
         (Fault(400, message="maximum context length is 3"), ContextFull, "context"),
