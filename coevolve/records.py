@@ -300,9 +300,7 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     """What validation found out about one task."""
 
     task_id: Id
-    verdict: Literal[
-        "valid", "invalid", "error", "timeout", "unsafe", "nondeterministic", "trivial"
-    ]
+    verdict: Literal["valid", "invalid", "error", "timeout", "nondeterministic", "trivial"]
     gate: str
     replays: list[dict[str, Any]] = []
     controls: dict[str, Any] = {}

@@ -18,6 +18,7 @@ FLOORS = [
     {"jsonl", "runs"},
     {"environments", "models"},
     {"agents"},
+    {"grounding"},
     {"evaluation", "bfcl", "doctor"},
     {"signals", "exploration", "abstraction", "validation", "merging", "training", "reporting"},
 ]

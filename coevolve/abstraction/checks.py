@@ -10,7 +10,7 @@
 | `failed_step`, `out_of_order` | repeats a step that failed, or not in the executed order |
 | `unknown_tool` | composes a call of a tool that the session does not offer |
 | `not_reproduced` | has a call that fails in a fresh session |
-| `unseen_literal` | has an argument that no query so far says and no earlier observation shows (`literals`) |
+| `ungrounded` | has a value that a solver who has only the query cannot know (`coevolve.grounding`) |
 | `unknowable` | has an identifier in the query that the user could not know |
 | `turn_without_effect` | has a turn that neither changes the state nor has a compared response |
 
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 from coevolve.abstraction.goals import EnvironmentFault, bind
 from coevolve.abstraction.grounding import Trace
-from coevolve.abstraction.literals import unseen
 from coevolve.abstraction.proposals import Proposal, ProposedAction
 from coevolve.abstraction.tool_names import named_tool
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.protocol import ActionResult, Opened, Tool
+from coevolve.environments.protocol import ActionResult, Description, Opened, Tool
 from coevolve.environments.replay import ReplayCoroutine, ReplayJob, checked_responses
-from coevolve.environments.said import mentions
+from coevolve.grounding.solutions import first_unknown
+from coevolve.grounding.texts import mentions
 from coevolve.provenance import output, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
 
@@ -51,7 +51,7 @@ SHORT = 4
 """An identifier shorter than this is one only where the solution uses it as one."""
 
 
-class Ungrounded(Exception):
+class RejectedProposal(Exception):
     """Why a proposal is no task."""
 
     def __init__(self, reason: str, detail: str = ""):
@@ -59,7 +59,7 @@ class Ungrounded(Exception):
         super().__init__(f"{reason}: {detail}")
 
 
-class Executed(NamedTuple):
+class ExecutedSolution(NamedTuple):
     """A solution as it ran in a fresh session, per turn."""
 
     solution: list[list[Action]]
@@ -74,23 +74,23 @@ def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
         or not all(lengths)
         or not all(turn.query.strip() for turn in proposal.turns)
     ):
-        raise Ungrounded("empty", "a task needs turns, each with words and actions")
+        raise RejectedProposal("empty", "a task needs turns, each with words and actions")
     if len(lengths) > pool.description.max_goals:
-        raise Ungrounded(
+        raise RejectedProposal(
             "too_many_goals", f"{len(lengths)} turns, at most {pool.description.max_goals}"
         )
     if sum(lengths) > limits.max_steps or max(lengths) > (
         limits.max_steps_per_turn or limits.max_steps
     ):
-        raise Ungrounded("too_many_steps", str(lengths))
+        raise RejectedProposal("too_many_steps", str(lengths))
     for turn in proposal.turns:
         if len(turn.query) > LONGEST:
-            raise Ungrounded("too_long", f"{len(turn.query)} characters")
+            raise RejectedProposal("too_long", f"{len(turn.query)} characters")
         if found := _THIRD_PERSON.search(turn.query):
-            raise Ungrounded("third_person", found[0].strip())
+            raise RejectedProposal("third_person", found[0].strip())
         name = named_tool(turn.query, pool.tools, opened.tools or list(pool.tools))
         if name:
-            raise Ungrounded("names_tool", name)
+            raise RejectedProposal("names_tool", name)
 
 
 def source(
@@ -101,20 +101,20 @@ def source(
     if proposed.step is None:
         return None, Step(turn=0, action=_composed(claimed, pool, opened), observation="")
     if not 0 <= proposed.step < len(exploration.steps):
-        raise Ungrounded("fabricated", f"no step {proposed.step}")
+        raise RejectedProposal("fabricated", f"no step {proposed.step}")
     step = exploration.steps[proposed.step]
     if claimed is not None and not _same(claimed, proposed, step.action):
-        raise Ungrounded("fabricated", f"step {proposed.step} was not {_short(claimed)}")
+        raise RejectedProposal("fabricated", f"step {proposed.step} was not {_short(claimed)}")
     if step.error:
-        raise Ungrounded("failed_step", f"step {proposed.step}: {step.error}")
+        raise RejectedProposal("failed_step", f"step {proposed.step}: {step.error}")
     return proposed.step, step
 
 
 def _composed(action: Action | None, pool: Pool, opened: Opened) -> Action:
     if action is None or isinstance(action, str) != (pool.description.actions == "code"):
-        raise Ungrounded("empty", "an action names a step, or says what to do")
+        raise RejectedProposal("empty", "an action names a step, or says what to do")
     if isinstance(action, Call) and action.tool not in (opened.tools or pool.tools):
-        raise Ungrounded("unknown_tool", action.tool)
+        raise RejectedProposal("unknown_tool", action.tool)
     return action
 
 
@@ -131,12 +131,12 @@ def _short(action: Action) -> str:
 def check_order(numbers: Sequence[int | None]) -> None:
     given = [number for number in numbers if number is not None]
     if any(later <= earlier for earlier, later in zip(given, given[1:], strict=False)):
-        raise Ungrounded("out_of_order", str(given))
+        raise RejectedProposal("out_of_order", str(given))
 
 
 def execute(
     exploration: Exploration, opened: Opened, turns: list[list[tuple[int | None, Step]]], pool: Pool
-) -> ReplayCoroutine[Executed]:
+) -> ReplayCoroutine[ExecutedSolution]:
     """Runs the solution in a fresh session, observed arguments taken from it."""
     steps = [step for turn in turns for _, step in turn]
     if pool.description.actions == "code":
@@ -153,14 +153,14 @@ def execute(
         order = [[next(places) for _ in turn] for turn in turns]
         done = yield from bind(trace, order)
         if done is None:
-            raise Ungrounded("not_reproduced", "a call fails in a fresh session")
+            raise RejectedProposal("not_reproduced", "a call fails in a fresh session")
         solution, results = ([[found[i] for i in turn] for turn in order] for found in done)
     ran = [
         Step(turn, action, result.observation, result.error, result.effects, result.state)
         for turn, (actions, got) in enumerate(zip(solution, results, strict=True))
         for action, result in zip(actions, got, strict=True)
     ]
-    return Executed(solution, results, ran)
+    return ExecutedSolution(solution, results, ran)
 
 
 def _run_code(
@@ -171,27 +171,32 @@ def _run_code(
     if isinstance(episode, Fault):
         raise EnvironmentFault(episode.message)
     if episode.failure:
-        raise Ungrounded("not_reproduced", episode.failure)
+        raise RejectedProposal("not_reproduced", episode.failure)
     return solution, episode.results
 
 
-def check_literals(
-    executed: Executed, queries: Sequence[str], opened: Opened, tools: Mapping[str, Tool]
+def check_grounded(
+    executed: ExecutedSolution,
+    queries: Sequence[str],
+    opened: Opened,
+    description: Description,
+    tools: Mapping[str, Tool],
 ) -> None:
-    """A solver that has only the queries can find every value of the solution (`literals`)."""
-    for _, name, value in unseen(executed.steps, queries, opened.observation, tools):
-        raise Ungrounded("unseen_literal", f"{name} = {canonical(value).decode()[:200]}")
+    """Raises where a solver who has only the queries cannot know a value of the solution."""
+    style = description.code
+    if what := first_unknown(executed.steps, queries, opened.observation, tools, style):
+        raise RejectedProposal("ungrounded", what)
 
 
 def check_knowable(
-    executed: Executed, queries: Sequence[str], exploration: Exploration, opened: Opened
+    executed: ExecutedSolution, queries: Sequence[str], exploration: Exploration, opened: Opened
 ) -> None:
     """Identifiers that only an observation shows do not belong into a query."""
     text = "\n".join(queries)
     user = {str(value) for value in scalars(list(opened.values.values()))}
     for code in _SHORT_CODE.findall(text):
         if code not in user and _only_observed(code, exploration, opened):
-            raise Ungrounded("unknowable", f"text {code}")
+            raise RejectedProposal("unknowable", f"text {code}")
     calls = [step.action.arguments for step in executed.steps if isinstance(step.action, Call)]
     used = {
         str(value)
@@ -209,7 +214,7 @@ def check_knowable(
                 and mentions(text, form)
                 and not mentions(opened.observation, form)
             ):
-                raise Ungrounded("unknowable", f"{key or 'text'} {form[:80]}")
+                raise RejectedProposal("unknowable", f"{key or 'text'} {form[:80]}")
 
 
 def _only_observed(code: str, exploration: Exploration, opened: Opened) -> bool:
@@ -240,11 +245,11 @@ def scalars(value: Any) -> list[Any]:
     return [scalar for _, scalar in _named(value, "")]
 
 
-def check_effects(executed: Executed, tools: Mapping[str, Tool]) -> None:
+def check_effects(executed: ExecutedSolution, tools: Mapping[str, Tool]) -> None:
     for turn, (actions, results) in enumerate(
         zip(executed.solution, executed.results, strict=True)
     ):
         if not any(result.effects for result in results) and not checked_responses(
             tools, actions, results
         ):
-            raise Ungrounded("turn_without_effect", f"turn {turn}")
+            raise RejectedProposal("turn_without_effect", f"turn {turn}")

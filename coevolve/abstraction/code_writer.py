@@ -14,9 +14,9 @@ from typing import Any
 from coevolve.abstraction.goals import Slice
 from coevolve.abstraction.grounding import ROW_SLOT, Trace, reference
 from coevolve.abstraction.turns import Turn
-from coevolve.agents.code.words import unsaid
 from coevolve.environments.programs import call_text, program, python_literal
 from coevolve.environments.protocol import CodeSyntax, Tool
+from coevolve.grounding.programs import unknown_constants
 from coevolve.provenance import Source, at, output
 
 _RESERVED = frozenset(
@@ -72,8 +72,8 @@ def write(
     }
     for turn, text in zip(turns, query, strict=True):
         for index in _looked_up(trace, tools, found, turn):
-            if unsaid(statements[index], tools, text, code):
-                raise Unwritable("unsaid_lookup")
+            if unknown_constants(statements[index], tools, text, code):
+                raise Unwritable("unstated_lookup")
     return program(code, list(statements.values()), ended=bool(ends))
 
 

@@ -20,21 +20,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coevolve.environments.protocol import Opened, Tool
+from coevolve.grounding.texts import ORDINALS
 from coevolve.provenance import Source, alike, at, identity, output, sources
 from coevolve.records import Call, Exploration, Start, Step
 
-ORDINALS = (
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-)
 ROW_SLOT = re.compile(r"\{([\w.]+)\}")
 """A slot of a phrase over a row: a key of it, or a path of keys."""
 

@@ -1,6 +1,6 @@
 """From the proposals of a model to tasks: each is checked (`checks`), executed in a fresh session, and made a record.
 
-`judge` is one computation over replays (`environments.replay.Work`), so that the proposals of many contexts run in one batch.
+`judge` is one computation over replays (`environments.replay.ReplayCoroutine`), so that the proposals of many contexts run in one batch.
 """
 
 from __future__ import annotations
@@ -10,25 +10,14 @@ from typing import NamedTuple
 
 from coevolve.abstraction import checks
 from coevolve.abstraction.candidates import FAULT, Reject, tags
-from coevolve.abstraction.checks import Executed, Ungrounded
+from coevolve.abstraction.checks import ExecutedSolution, RejectedProposal
 from coevolve.abstraction.goals import EnvironmentFault, asked_for
 from coevolve.abstraction.proposals import Proposal
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened, Tool
 from coevolve.environments.replay import ReplayCoroutine, ReplayedEpisode, ReplayJob, effects_digest
-from coevolve.environments.said import said
-from coevolve.provenance import Source, sources
-from coevolve.records import (
-    Author,
-    Call,
-    Exploration,
-    Lineage,
-    Origin,
-    Step,
-    Task,
-    Verifier,
-    task_id,
-)
+from coevolve.grounding.solutions import judged
+from coevolve.records import Author, Call, Exploration, Lineage, Origin, Task, Verifier, task_id
 
 
 class Group(NamedTuple):
@@ -46,9 +35,9 @@ def judge(
     first, queries = group.explorations[0].id, [turn.query for turn in proposal.turns]
     try:
         if proposal.confidence < least:
-            raise Ungrounded("low_confidence", f"{proposal.confidence:g}")
+            raise RejectedProposal("low_confidence", f"{proposal.confidence:g}")
         if not 0 <= proposal.exploration < len(group.explorations):
-            raise Ungrounded("no_such_exploration", str(proposal.exploration))
+            raise RejectedProposal("no_such_exploration", str(proposal.exploration))
         exploration, opened = (
             group.explorations[proposal.exploration],
             group.opened[proposal.exploration],
@@ -61,17 +50,19 @@ def judge(
         ]
         checks.check_order([number for turn in turns for number, _ in turn])
         executed = yield from checks.execute(exploration, opened, turns, pool)
-        checks.check_literals(executed, queries, opened, pool.tools)
+        checks.check_grounded(executed, queries, opened, pool.description, pool.tools)
         checks.check_knowable(executed, queries, exploration, opened)
         checks.check_effects(executed, pool.tools)
         return _task(proposal, group, executed, pool, model)
-    except Ungrounded as error:
+    except RejectedProposal as error:
         return Reject(first, error.reason, detail=error.detail, query=queries)
     except EnvironmentFault as fault:
         return Reject(first, FAULT, detail=str(fault))
 
 
-def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, model: str) -> Task:
+def _task(
+    proposal: Proposal, group: Group, executed: ExecutedSolution, pool: Pool, model: str
+) -> Task:
     exploration, opened = (
         group.explorations[proposal.exploration],
         group.opened[proposal.exploration],
@@ -87,7 +78,7 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
         id=task_id(exploration.env, exploration.start, query, executed.solution, verifier),
         env=exploration.env,
         env_version=pool.description.version,
-        kind=kind(executed, query, pool.tools),
+        kind=kind(executed, query, opened, pool.tools),
         tags=tags(pool.description, pool.tools, executed.solution),
         effects=effects_digest(pool.tools, job, ReplayedEpisode(opened, executed.results)),
         origin=Origin("synthesis", exploration.iteration, exploration.mode, context.signal_kind),
@@ -104,11 +95,14 @@ def _task(proposal: Proposal, group: Group, executed: Executed, pool: Pool, mode
     )
 
 
-def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) -> str:
+def kind(
+    executed: ExecutedSolution, query: Sequence[str], opened: Opened, tools: Mapping[str, Tool]
+) -> str:
     """Per turn, the tool that reached its last effect or compared response, in the user's eyes (the change, not the saving of
     it), and whether the turn needs a look-up."""
     kinds = []
-    origins = sources(executed.steps, {name: tool.app for name, tool in tools.items()})
+    values = judged(executed.steps, query, opened.observation, tools)
+    looked_up = {value.step for value in values if value.grounding.kind == "shown"}
     for turn in range(len(query)):
         here = [
             i
@@ -121,15 +115,16 @@ def kind(executed: Executed, query: Sequence[str], tools: Mapping[str, Tool]) ->
             if executed.steps[i].effects or tools[executed.steps[i].action.tool].checked
         ]
         if goals:
-            text = "\n".join(query[: turn + 1])
-            looked = any(_looks_up(executed.steps[i], origins[i], text, tools) for i in here)
+            looked = not looked_up.isdisjoint(here)
             kinds.append(
                 f"{_asked(executed, here, goals[-1], tools)}/{'lookup' if looked else 'given'}"
             )
     return "+".join(kinds)
 
 
-def _asked(executed: Executed, here: Sequence[int], goal: int, tools: Mapping[str, Tool]) -> str:
+def _asked(
+    executed: ExecutedSolution, here: Sequence[int], goal: int, tools: Mapping[str, Tool]
+) -> str:
     """The tool that people would name for what a step reached: its own, or the last one before it that is asked for."""
     own = tools[executed.steps[goal].action.tool]
     for i in reversed([i for i in here if i <= goal]):
@@ -137,13 +132,3 @@ def _asked(executed: Executed, here: Sequence[int], goal: int, tools: Mapping[st
         if tool.app == own.app and asked_for(tool) and (i == goal or not tool.read_only):
             return tool.name
     return own.name
-
-
-def _looks_up(
-    step: Step, origins: Mapping[tuple, Source], text: str, tools: Mapping[str, Tool]
-) -> bool:
-    tool, arguments = tools[step.action.tool], step.action.arguments
-    return any(
-        source.step is not None and not said(arguments, path, tool, text)
-        for path, source in origins.items()
-    )

@@ -25,6 +25,7 @@ from coevolve.abstraction.grounding import (
 )
 from coevolve.abstraction.turns import Turn
 from coevolve.environments.protocol import Language, Tool
+from coevolve.grounding.arguments import grounded
 from coevolve.provenance import Source, at, identity, output
 from coevolve.records import Call
 
@@ -88,7 +89,7 @@ class Writer:
             return sentence(tool) + (f" ({said})" if said else "")
         fitting = [t for t in tool.language.do if not self._unsaid(index, t)]
         if not fitting:
-            raise Unsayable("unsaid_argument")
+            raise Unsayable("unstated_argument")
         template = self._rng.choice(fitting)
         slots = set(_SLOT.findall(template))
         extra = [
@@ -112,14 +113,13 @@ class Writer:
         )
 
     def _check_unasked(self, index: int, text: str) -> None:
-        """What nobody asks for in a clause still needs its given arguments said: in this turn, by the phrase it informs."""
+        """Raises Unsayable where a call that no clause asks for has a given argument that its turn does
+        not state."""
         call = self._found.calls[index]
-        observed = {path[0] for path in self._trace.links[index]}
-        for name, value in call.arguments.items():
-            if name in observed or _default(self._tools[call.tool], name, value):
-                continue
-            if self._said(index, name) not in text:
-                raise Unsayable("unsaid_argument")
+        tool, observed = self._tools[call.tool], {path[0] for path in self._trace.links[index]}
+        for name in call.arguments.keys() - observed:
+            if grounded(call.arguments, (name,), tool, text).kind == "unknown":
+                raise Unsayable("unstated_argument")
 
     def _filled(self, index: int, template: str) -> str:
         return _SLOT.sub(lambda slot: self._said(index, slot[1]), template)
@@ -127,7 +127,7 @@ class Writer:
     def _said(self, index: int, name: str) -> str:
         call = self._found.calls[index]
         if name not in call.arguments:
-            raise Unsayable("unsaid_argument")
+            raise Unsayable("unstated_argument")
         if self._trace.problems[index]:
             raise Unsayable(self._trace.problems[index])
         tool, value = self._tools[call.tool], call.arguments[name]

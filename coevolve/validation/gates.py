@@ -1,22 +1,20 @@
-"""What has to hold before execution says that a task is valid.
+"""Judges replayed tasks by a gate: what has to hold before execution says that a task is valid.
 
 `strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
 the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
-text in an argument looks like a call of a tool (some executors would rewrite or run it); every given argument of a synthetic
-task is said in its query (CuES, arXiv 2512.01311; ACE, arXiv 2608.27260): in code, every constant by which a program finds or does
-something (`code.words`), and the query has a word of what the program does. `paper` is the paper's
-own gate, to the letter: the solution succeeds, or its reward is positive.
+text in an argument looks like a call of a tool (some executors would rewrite or run it); a solver who has only the query can know
+every value of a synthetic task's solution (`coevolve.grounding`; CuES, arXiv 2512.01311; ACE, arXiv 2608.27260), and the query has
+a word of what a program does. `paper` is the paper's own gate, to the letter: the solution succeeds, or its reward is positive.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from coevolve.agents.code.calls import api_calls
-from coevolve.agents.code.words import unsaid
 from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.environments.replay import (
     ReplayedEpisode,
@@ -24,9 +22,8 @@ from coevolve.environments.replay import (
     checked_responses,
     effects_digest,
 )
-from coevolve.environments.said import said
-from coevolve.provenance import sources
-from coevolve.records import Call, Step, Task, canonical
+from coevolve.grounding.solutions import first_unknown, judged
+from coevolve.records import Action, Call, Step, Task, canonical
 
 Gate = Literal["strict", "paper"]
 _TECHNICAL = re.compile(r"supervisor\..*|api_docs\..*|.*\.login")
@@ -38,18 +35,17 @@ _COMMON = frozenset(
 )
 
 
-class Failure(NamedTuple):
+class GateFailure(NamedTuple):
+    """Why a task does not pass."""
+
     verdict: Literal["invalid", "nondeterministic", "timeout", "trivial"]
     reason: str
 
 
-def paper(episode: ReplayedEpisode) -> Failure | None:
-    """The goal is reached, or the reward is positive."""
-    return (
-        None
-        if episode.graded.success or reward(episode) > 0
-        else Failure("invalid", "no success and no reward")
-    )
+def paper(episode: ReplayedEpisode) -> GateFailure | None:
+    """The paper's gate."""
+    passed = episode.graded.success or reward(episode) > 0
+    return None if passed else GateFailure("invalid", "no success and no reward")
 
 
 def reward(episode: ReplayedEpisode) -> float:
@@ -57,14 +53,13 @@ def reward(episode: ReplayedEpisode) -> float:
     return max(episode.graded.score, episode.graded.progress)
 
 
-def form(task: Task) -> Failure | None:
-    """What can be seen without execution."""
+def form(task: Task) -> GateFailure | None:
+    """What the strict gate sees without execution."""
     if not any(task.solution):
-        return Failure("trivial", "the solution does nothing")
+        return GateFailure("trivial", "the solution does nothing")
     if len(task.solution) != len(task.query):
-        return Failure(
-            "invalid", f"{len(task.query)} user turns, {len(task.solution)} turns of actions"
-        )
+        turns = f"{len(task.query)} user turns, {len(task.solution)} turns of actions"
+        return GateFailure("invalid", turns)
     return None
 
 
@@ -73,112 +68,75 @@ def strict(
     tools: Mapping[str, Tool],
     replays: list[ReplayedEpisode],
     style: CodeSyntax | None = None,
-) -> Failure | None:
+) -> GateFailure | None:
     """The first rule that the replays break; controls come after. `style` is how the environment writes calls as code."""
     first = replays[0]
     if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
-        return Failure("timeout", "an action ran out of time")
+        return GateFailure("timeout", "an action ran out of time")
     if any(canonical(episode.results) != canonical(first.results) for episode in replays):
-        return Failure("nondeterministic", "two replays differ")
-    if unknown := _undescribed(task, tools):
-        return Failure("invalid", f"calls {unknown}, a tool that the environment does not describe")
-    if first.failure:
-        return Failure("invalid", f"a call of the solution fails: {first.failure}")
-    if not first.graded.success:
-        return Failure(
-            "invalid",
-            f"the verifier rejects the solution: {first.graded.reason or 'no reason given'}",
-        )
+        return GateFailure("nondeterministic", "two replays differ")
+    reason = next(_broken(task, tools, first, style), None)
+    return GateFailure("invalid", reason) if reason else None
+
+
+def _broken(
+    task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode, style: CodeSyntax | None
+) -> Iterator[str]:
+    """The rules that one replay breaks, in the order in which they can be checked."""
+    calls = [action for action in _actions(task) if isinstance(action, Call)]
+    if unknown := next((call.tool for call in calls if call.tool not in tools), None):
+        yield f"calls {unknown}, a tool that the environment does not describe"
+    if episode.failure:
+        yield f"a call of the solution fails: {episode.failure}"
+    if not episode.graded.success:
+        yield f"the verifier rejects the solution: {episode.graded.reason or 'no reason given'}"
     if (
         task.effects
-        and effects_digest(tools, ReplayJob(task.start, task.solution), first) != task.effects
+        and effects_digest(tools, ReplayJob(task.start, task.solution), episode) != task.effects
     ):
-        return Failure("invalid", "other effects than the task claims")
-    if task.origin.kind == "synthesis":
-        return (
-            _idle_turn(task, tools, first)
-            or _looks_like_call(task, tools)
-            or _unsaid(task, tools, first)
-            or unsaid_in_code(task, tools, style)
-            or _unrelated(task, tools)
-        )
-    return None
-
-
-def _undescribed(task: Task, tools: Mapping[str, Tool]) -> str | None:
-    calls = [action for turn in task.solution for action in turn if isinstance(action, Call)]
-    return next((call.tool for call in calls if call.tool not in tools), None)
-
-
-def _looks_like_call(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
-    for action in (action for turn in task.solution for action in turn if isinstance(action, Call)):
-        for name in re.findall(r"\b([a-zA-Z_]\w*)\s*\(", json.dumps(action.arguments)):
-            if name in tools:
-                return Failure("invalid", f"{action.tool}: a text looks like a call of {name}")
-    return None
-
-
-def _idle_turn(task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode) -> Failure | None:
+        yield "other effects than the task claims"
+    if task.origin.kind != "synthesis":
+        return
     for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True)):
-        if not any(result.effects for result in results) and not checked_responses(
-            tools, actions, results
-        ):
-            return Failure("invalid", f"turn {turn} has no effect and no compared response")
-    return None
+        changed = any(result.effects for result in results)
+        if not changed and not checked_responses(tools, actions, results):
+            yield f"turn {turn} has no effect and no compared response"
+    for call in calls:
+        for name in re.findall(r"\b([a-zA-Z_]\w*)\s*\(", json.dumps(call.arguments)):
+            if name in tools:
+                yield f"{call.tool}: a text looks like a call of {name}"
+    observation = episode.opened.observation
+    if what := first_unknown(steps(task, episode), task.query, observation, tools, style):
+        yield f"ungrounded: the query does not state {what}"
+    if not related(task, tools):
+        yield "ungrounded: the query names nothing that the program does"
 
 
-def _unsaid(task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode) -> Failure | None:
-    """A given argument that no turn of the query up to its own says."""
-    executed = steps(task, episode)
-    for step, found in zip(executed, sources(executed, _apps(tools)), strict=True):
-        text = "\n".join(task.query[: step.turn + 1])
-        for path, source in found.items():
-            if source.step is None and not said(
-                step.action.arguments, path, tools[step.action.tool], text
-            ):
-                return Failure(
-                    "invalid", f"{step.action.tool}: nobody says {'.'.join(map(str, path))}"
-                )
-    return None
-
-
-def unsaid_in_code(
-    task: Task, tools: Mapping[str, Tool], style: CodeSyntax | None = None
-) -> Failure | None:
-    """A constant in code which no turn of the query up to its own says."""
-    for turn, actions in enumerate(task.solution):
-        text = "\n".join(task.query[: turn + 1])
-        for program in (action for action in actions if isinstance(action, str)):
-            if what := unsaid(program, tools, text, style):
-                return Failure("invalid", f"unsaid: nobody says {what}")
-    return None
-
-
-def _unrelated(task: Task, tools: Mapping[str, Tool]) -> Failure | None:
-    """A query without one word of any API that the code calls, beside those that every program calls."""
-    code = "\n".join(action for turn in task.solution for action in turn if isinstance(action, str))
+def related(task: Task, tools: Mapping[str, Tool]) -> bool:
+    """Whether the query has a word of an API that the code calls, beside those that every program calls."""
+    code = "\n".join(action for action in _actions(task) if isinstance(action, str))
     used = [
         tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)
     ]
-    if not used or any(_words(" ".join(task.query)) & _told_by(tool) for tool in used):
-        return None
-    return Failure("invalid", "unsaid: the query names nothing that the program does")
+    query = _stems(" ".join(task.query))
+    return not used or any(query & _stems(_description(tool)) for tool in used)
 
 
-def _told_by(tool: Tool) -> set[str]:
-    """Beginnings of the words of an API: its name, its description and what people say of it."""
-    language = (
-        [*tool.language.do, *tool.language.rows.values(), *tool.language.facts.values()]
-        if tool.language
-        else []
-    )
-    return _words(" ".join([tool.name, tool.description, *language]))
+def _description(tool: Tool) -> str:
+    """The name of an API, its description and how people talk about it."""
+    language = tool.language
+    phrases = [*language.do, *language.rows.values(), *language.facts.values()] if language else []
+    return " ".join([tool.name, tool.description, *phrases])
 
 
-def _words(text: str) -> set[str]:
+def _stems(text: str) -> set[str]:
     """Words of four letters at least by their first four, so that `songs` is `song`; slots of phrases are none."""
     plain = re.sub(r"\{[^}]*\}|[\W_]", " ", text.lower())
     return {word[:4] for word in plain.split() if len(word) > 3} - _COMMON
+
+
+def _actions(task: Task) -> list[Action]:
+    return [action for turn in task.solution for action in turn]
 
 
 def steps(task: Task, episode: ReplayedEpisode) -> list[Step]:
@@ -193,21 +151,9 @@ def steps(task: Task, episode: ReplayedEpisode) -> list[Step]:
 def informing(
     task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode
 ) -> set[tuple[int, int]]:
-    """(turn, place) of the calls that gave a later call a value which the query does not say."""
-    executed = steps(task, episode)
+    """(turn, place) of the calls whose outputs show a later call a value that the query does not state."""
     places = [
         (turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))
     ]
-    found = set()
-    for step, origins in zip(executed, sources(executed, _apps(tools)), strict=True):
-        text = "\n".join(task.query[: step.turn + 1])
-        for path, source in origins.items():
-            if source.step is not None and not said(
-                step.action.arguments, path, tools[step.action.tool], text
-            ):
-                found.add(places[source.step])
-    return found
-
-
-def _apps(tools: Mapping[str, Tool]) -> dict[str, str]:
-    return {name: tool.app for name, tool in tools.items()}
+    values = judged(steps(task, episode), task.query, episode.opened.observation, tools)
+    return {places[step] for value in values for step in value.grounding.steps}

@@ -27,7 +27,7 @@ from coevolve.runs import Journal
 from coevolve.validation import gates
 from coevolve.validation.contamination import HeldOut
 from coevolve.validation.controls import Control, controls
-from coevolve.validation.gates import Failure, Gate
+from coevolve.validation.gates import Gate, GateFailure
 from coevolve.validation.solver import Solver, attempt
 
 CHUNK = 64
@@ -116,9 +116,9 @@ def _strict(task: Task, pool: Pool, held_out: HeldOut) -> ReplayCoroutine[Verdic
     return (yield from _controlled(task, pool, replays))
 
 
-def _contaminated(task: Task, episode: ReplayedEpisode, held_out: HeldOut) -> Failure | None:
+def _contaminated(task: Task, episode: ReplayedEpisode, held_out: HeldOut) -> GateFailure | None:
     touched = held_out.touches(task, episode)
-    return Failure("invalid", touched) if touched else None
+    return GateFailure("invalid", touched) if touched else None
 
 
 def _controlled(task: Task, pool: Pool, replays: list[ReplayedEpisode]) -> ReplayCoroutine[Verdict]:
@@ -132,7 +132,7 @@ def _controlled(task: Task, pool: Pool, replays: list[ReplayedEpisode]) -> Repla
             return _fault(task, "strict", episode)
         scores[control.name] = episode.graded.score if episode else None
         if control.succeeds and not episode.graded.success:
-            failure = Failure("invalid", f"order: {control.name!r} does not succeed")
+            failure = GateFailure("invalid", f"order: {control.name!r} does not succeed")
             return _verdict(task, "strict", pool, replays, failure, scores)
         if episode and episode.graded.success and not control.succeeds:
             passed.append(control)
@@ -143,10 +143,10 @@ def _controlled(task: Task, pool: Pool, replays: list[ReplayedEpisode]) -> Repla
     return _verdict(task, "strict", pool, replays, failure, scores)
 
 
-def _passed(control: Control) -> Failure:
+def _passed(control: Control) -> GateFailure:
     if control.dropped is None:
-        return Failure("trivial", f"control {control.name!r} succeeds")
-    return Failure("invalid", f"redundant call: {control.name!r} succeeds")
+        return GateFailure("trivial", f"control {control.name!r} succeeds")
+    return GateFailure("invalid", f"redundant call: {control.name!r} succeeds")
 
 
 def _fault(task: Task, gate: Gate, fault: Fault) -> Verdict:
@@ -165,7 +165,7 @@ def _verdict(
     gate: Gate,
     pool: Pool,
     replays: list[ReplayedEpisode],
-    failure: Failure | None,
+    failure: GateFailure | None,
     scores: dict[str, float | None],
 ) -> Verdict:
     job = ReplayJob(task.start, task.solution)

@@ -228,7 +228,7 @@ def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
     ]
     read, found = slice_of(steps, known)
     turn = Turn([0, 1, 2], [2])
-    with pytest.raises(Unwritable, match="unsaid_lookup"):
+    with pytest.raises(Unwritable, match="unstated_lookup"):
         write(read, known, found, [turn], ["cut chorus"], CODE)
     assert 'row["title"] == "Cedar"' in write(
         read, known, found, [turn], ["cut chorus of Cedar by Ann"], CODE

@@ -134,7 +134,7 @@ BAD = {
     ],
     "failed_step": [proposal(("I need gold and want to pay for my tea.", [1, 2, 3]))],
     "unknown_tool": [proposal(("I want to steal tea.", [composed("steal", item="tea")]))],
-    "unseen_literal": [
+    "ungrounded": [
         proposal(("I want to pay for my tea.", [3])),
         proposal(("I want to pay for my tea.", [1, composed("pay", amount=77)])),
         proposal(("I want something on my list.", [0])),
@@ -313,7 +313,9 @@ def test_code_keeps_its_indentation(tmp_path):
     code, more = "if True:\n    for n in 'ab':\n\n        write(n)\n", "def f():\n\twrite(1)"
     with Pool(PAD) as pool:
         exploration = replace(execute(pool, Start("default"), [code]), mode="curious")
-    said = proposal(("I want two letters.", [0]), ("I want more.", [{"step": None, "code": more}]))
+    said = proposal(
+        ("I want the letters ab.", [0]), ("I want more.", [{"step": None, "code": more}])
+    )
     written = abstracted(PAD, [[exploration]], {"tasks": [said]}, tmp_path)
     assert written.tasks[0].solution == [[code], [more]] and not written.rejects
 

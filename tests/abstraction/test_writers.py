@@ -53,14 +53,14 @@ def test_slots_optionals_and_words():
 
 
 def test_the_template_that_fits_the_arguments_is_taken():
-    """A template with a slot that the call lacks, or that leaves an argument unsaid, is none."""
+    """A template with a slot that the call lacks, or that leaves an argument unstated, is none."""
     go = tool("go", do=["move {a}", "move {b}", "move {a} and {b}"])
     assert request([go], [Call("go", {"b": "x"})]) == "move x"
     assert request([go], [Call("go", {"a": "y", "b": "x"})]) == "move y and x"
     assert request([go], [Call("go", {"a": "y", "lines": 10})]) == "move y", (
-        "a default may stay unsaid"
+        "a default may stay unstated"
     )
-    with pytest.raises(Unsayable, match="unsaid_argument"):
+    with pytest.raises(Unsayable, match="unstated_argument"):
         request([go], [Call("go", {"a": "y", "lines": 11})])
 
 
@@ -147,7 +147,7 @@ def test_a_helper_says_nothing_that_nobody_says():
     """A helper's given argument must stand in the words of its turn."""
     tools = [tool("open"), tool("go", do=["go to {a}"])]
     assert request(tools, [Call("open", {"a": "left"}), Call("go", {"a": "left"})]) == "go to left"
-    with pytest.raises(Unsayable, match="unsaid_argument"):
+    with pytest.raises(Unsayable, match="unstated_argument"):
         request(tools, [Call("open", {"a": "rear"}), Call("go", {"a": "left"})])
 
 

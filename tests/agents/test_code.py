@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from coevolve import jsonl
-from coevolve.abstraction.code_literals import spoken
 from coevolve.agents.actions.replies import parse
 from coevolve.agents.code.calls import api_calls
 from coevolve.agents.code.prompts import CODE, told_by
@@ -22,6 +21,7 @@ from coevolve.environments.client import Pool
 from coevolve.environments.programs import program, program_of_calls, python_literal
 from coevolve.environments.protocol import CodeSyntax, Tool
 from coevolve.errors import UsageError
+from coevolve.grounding.programs import unknown_constants
 from coevolve.records import Call, Start, Task, Verifier, task_id
 from coevolve.signals.patterns import called_tools
 from coevolve.signals.views import RolloutSteps
@@ -157,7 +157,7 @@ def test_code_of_any_depth_is_read(make, size):
     tools = {"a.f": Tool("a.f", "", parameters={"required": ["k"]})}
     assert read(f"```python\n{code}\n```").code == code and read(code).code in (code, None)
     assert set(api_calls(code)) <= {"a.f"}
-    assert [name for name, _ in spoken(code, tools)] in ([], ["a.f"])
+    assert set(unknown_constants(code, tools, "")) <= {"a.f: k", "what is nested so deeply"}
     found = parse(code)
     assert found.calls or found.issues or found.text
 

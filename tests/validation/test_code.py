@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coevolve.environments.protocol import CodeSyntax, Description, Language, Opened, Tool
-from coevolve.records import Start, Task
+from coevolve.grounding.solutions import first_unknown
+from coevolve.records import Start, Step, Task
 from coevolve.validation.controls import controls
-from coevolve.validation.gates import _unrelated, unsaid_in_code
+from coevolve.validation.gates import related
 
 SCHEMA = {
     "type": "object",
@@ -33,7 +34,7 @@ def task(query: str, *programs: str) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("query", "program", "said"),
+    ("query", "program", "stated"),
     [
         ("Pay Ann $5.", 'apis.v.pay(amount=5, to=found["email"])', True),
         ("Pay Ann $5.", "apis.v.pay(amount=6)", False),
@@ -49,9 +50,10 @@ def task(query: str, *programs: str) -> Task:
         ("Pay.", "apis.other.pay(amount=5)", False),
     ],
 )
-def test_plain_values_of_a_program_are_said(query, program, said):
+def test_plain_values_of_a_program_are_stated(query, program, stated):
     """Of every API, in the words of the environment; technical arguments are free."""
-    assert (unsaid_in_code(task(query, program), TOOLS) is None) == said
+    steps = [Step(0, program, "")]
+    assert (first_unknown(steps, [query], "", TOOLS) is None) == stated
 
 
 def described(code: CodeSyntax | None = CODE) -> Description:
@@ -95,12 +97,12 @@ def test_two_changes_are_tried_the_other_way_round():
 
 
 @pytest.mark.parametrize(
-    ("query", "related"), [("Do the thing.", False), ("Pay.", False), ("Send money to Ann.", True)]
+    ("query", "fits"), [("Do the thing.", False), ("Pay.", False), ("Send money to Ann.", True)]
 )
-def test_a_query_has_a_word_of_what_its_program_does(query, related):
+def test_a_query_has_a_word_of_what_its_program_does(query, fits):
     """From the API's name, its description or what people say of it."""
     known = {"v.pay": Tool("v.pay", "Send money to a friend.", SCHEMA, app="v")}
-    assert (_unrelated(task(query, "apis.v.pay()"), known) is None) == related
+    assert related(task(query, "apis.v.pay()"), known) == fits
 
 
 def test_an_environment_that_says_nothing_of_its_code_has_fewer_controls():

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from coevolve.environments import install
-from coevolve.environments.client import Pool
-from coevolve.environments.client import Pools
+from coevolve.environments.client import Pool, Pools
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.records import Call, Origin, Start, Task, Verifier
 from coevolve.validation.contamination import HeldOut

@@ -143,7 +143,7 @@ def test_an_argument_that_nobody_says_is_invalid():
     )
     assert (
         made.verdict == "invalid"
-        and made.reason == "add: nobody says item"
+        and made.reason == 'ungrounded: the query does not state add.item = "milk"'
         and own.verdict == "valid"
     )
 

@@ -1,14 +1,14 @@
-"""What a program says that its request does not."""
+"""Which constants of a program a solver who has only the request cannot know."""
 
 from __future__ import annotations
 
 import pytest
 
-from coevolve.agents.code.words import unsaid
 from coevolve.environments.protocol import CodeSyntax, Tool
+from coevolve.grounding.programs import unknown_constants
 
-KNOWN = ("to", "note", "amount", "query", "private")
-SCHEMA = {"type": "object", "properties": {name: {} for name in KNOWN}}
+NAMES = ("to", "note", "amount", "query", "private")
+SCHEMA = {"type": "object", "properties": {name: {} for name in NAMES}}
 TOOLS = {
     "v.pay": Tool("v.pay", "", SCHEMA, app="v"),
     "v.find": Tool("v.find", "", SCHEMA, app="v", read_only=True),
@@ -16,7 +16,7 @@ TOOLS = {
 }
 QUERY = 'Pay Jonas $20 for the second "pizza night", and say: Hello AnnBo.'
 
-SAID = [
+GROUNDED = [
     'row = next(r for r in apis.v.find(page_limit=20, page_index=0, sort_by="-age") if r["name"] == "Jonas")',
     'apis.v.pay(to=apis.v.find(query="Jonas")[0]["email"], amount=20)',
     "apis.v.pay(amount=20.0)",
@@ -34,7 +34,7 @@ SAID = [
     'print(f"Found {apis.v.find()}")\nassert apis.v.find(), "nobody"\nraise ValueError("no Bo")',
     'd = {"name": 0}\nd.get("name", 0)',
 ]
-UNSAID = [
+UNGROUNDED = [
     'next(r for r in apis.v.find() if r["name"] == "Ann\'s trip")',
     'apis.v.find(query="Priya")',
     "apis.v.pay(amount=21)",
@@ -68,24 +68,23 @@ UNSAID = [
 ]
 
 
-@pytest.mark.parametrize("code", SAID)
+@pytest.mark.parametrize("code", GROUNDED)
 def test_a_solver_with_the_request_can_write_it(code):
-    """Said constants, what computes from answers, and what is only technical."""
-    assert unsaid(code, TOOLS, QUERY) is None
+    """Stated constants, what computes from answers, and what is only technical."""
+    assert unknown_constants(code, TOOLS, QUERY) == []
 
 
-@pytest.mark.parametrize("code", UNSAID)
+@pytest.mark.parametrize("code", UNGROUNDED)
 def test_nobody_could_know(code):
     """A name, number, text or place that the request doesn't have, however it is put together."""
-    assert unsaid(code, TOOLS, QUERY)
+    assert unknown_constants(code, TOOLS, QUERY)
 
 
 def test_what_the_environment_adds_is_free():
     """Arguments of the environment's own style, as they stand there; others of the same name are not."""
     style = CodeSyntax(arguments={"v.find": {"size": "50"}}, ends=["me.done"])
-    assert unsaid('apis.me.done(status="success")', TOOLS, "Pay.", style) is None
-    assert unsaid('apis.v.find(status="open")', TOOLS, "Pay.", style)
-    assert unsaid("apis.v.find(size=50)", TOOLS, "Pay.", style) is None
-    assert unsaid("apis.v.find(size=51)", TOOLS, "Pay.", style) and unsaid(
-        "apis.v.find(size=50)", TOOLS, "Pay."
-    )
+    assert not unknown_constants('apis.me.done(status="success")', TOOLS, "Pay.", style)
+    assert not unknown_constants("apis.v.find(size=50)", TOOLS, "Pay.", style)
+    for code in ('apis.v.find(status="open")', "apis.v.find(size=51)"):
+        assert unknown_constants(code, TOOLS, "Pay.", style)
+    assert unknown_constants("apis.v.find(size=50)", TOOLS, "Pay.")

@@ -1,0 +1,137 @@
+"""Whether a solver who has only the request can know an argument of a call: the one verdict on it.
+
+| verdict | the value |
+|---|---|
+| `stated` | stands in the user's turns so far or in what the environment shows before them, in a form that people use (`texts`) or in the environment's words for it (`Language.words`) |
+| `free` | needs no statement: null, nothing, the parameter's default, a truth value, one of a choice of at most `FEW_CHOICES` ways, all of a list's choices |
+| `shown` | stands in the output of an earlier call, or is a path of stated and shown parts |
+| `unknown` | is none of these |
+
+A truth value or a choice is not free where the request makes a difference that people put into words: the schema has another
+default, or the environment has words for it. A truth value that departs from its default is stated by a word of the parameter's
+name (`overwrite`). What a user of the start state would know counts only where the request states it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from coevolve.environments.protocol import Tool
+from coevolve.grounding.texts import mentions, plain, states
+from coevolve.provenance import GIVEN, Source, at, identity, trivial
+
+FEW_CHOICES = 4
+"""Members of an enum that is a choice of ways (on, off, auto). A longer one is of things (cities, currencies)."""
+
+
+class Grounding(NamedTuple):
+    """The verdict on a value."""
+
+    kind: Literal["stated", "free", "shown", "unknown"]
+    steps: frozenset[int] = frozenset()
+    """Indices of the earlier steps that show it."""
+
+
+STATED, FREE, UNKNOWN = Grounding("stated"), Grounding("free"), Grounding("unknown")
+
+
+def grounded(
+    arguments: dict[str, Any],
+    path: tuple,
+    tool: Tool,
+    text: str,
+    shown: Sequence[str] = (),
+    source: Source = GIVEN,
+) -> Grounding:
+    """The verdict on the part of a call's arguments that a path leads to. `text` holds the user's turns so far, `shown` the texts
+    of the earlier outputs by step, `source` where provenance found the value."""
+    value, whole = at(arguments, path), arguments[path[0]]
+    schema = tool.parameters.get("properties", {}).get(path[0], {})
+    if "default" in schema and identity(schema["default"]) == identity(whole):
+        return FREE
+    if _stated(value, whole, path[0], tool, text):
+        return STATED
+    if source.step is not None:
+        return Grounding("shown", frozenset([source.step]))
+    if _free(value, whole, path[0], tool):
+        return FREE
+    if isinstance(value, dict | list):
+        keys = value if isinstance(value, dict) else range(len(value))
+        members = [grounded(arguments, (*path, key), tool, text, shown) for key in keys]
+        return _joined(members)
+    return evidence(value, text, shown)
+
+
+def _stated(value: Any, whole: Any, name: str, tool: Tool, text: str) -> bool:
+    words = tool.language.words.get(name, {}) if tool.language else {}
+    phrases = [words[key] for key in (_key(value), _key(whole)) if key in words]
+    if states(text, value) or any(mentions(plain(text), plain(phrase)) for phrase in phrases):
+        return True
+    if not isinstance(value, bool):
+        return False
+    schema = tool.parameters.get("properties", {}).get(name)
+    departs = value if schema is None else schema.get("default") is (not value)
+    return departs and any(mentions(text, word) for word in name.split("_"))
+
+
+def _free(value: Any, whole: Any, name: str, tool: Tool) -> bool:
+    """Whether there is nothing to find."""
+    properties = tool.parameters.get("properties", {})
+    schema = properties.get(name, {})
+    members = _identities(schema.get("items", {}).get("enum"))
+    if value is None or value in ([], {}, "") or (members and members == _identities(whole)):
+        return True
+    if isinstance(value, bool):
+        if name not in properties:
+            return not value or tool.read_only
+        if tool.read_only and not tool.checked:
+            return True  # a look-up's own way of asking
+    elif (
+        identity(value) not in (ways := _identities(schema.get("enum"))) or len(ways) > FEW_CHOICES
+    ):
+        return False
+    worded = tool.language is not None and name in tool.language.words
+    return not worded and "default" not in schema
+
+
+def _joined(members: Sequence[Grounding]) -> Grounding:
+    """The verdict on a list or an object: its worst member's."""
+    kinds = {member.kind for member in members}
+    worst = next(kind for kind in ("unknown", "shown", "stated", "free") if kind in kinds)
+    return Grounding(worst, frozenset().union(*(member.steps for member in members)))
+
+
+def evidence(value: Any, text: str, shown: Sequence[str]) -> Grounding:
+    """The verdict on a value without a parameter: it stands in `text` or in one earlier output, or, for
+    a path, its parts do."""
+    if states(text, value):
+        return STATED
+    if trivial(value):
+        return UNKNOWN
+    for step, output in enumerate(shown):
+        if states(output, value):
+            return Grounding("shown", frozenset([step]))
+    if not isinstance(value, str) or "/" not in value:
+        return UNKNOWN
+    steps = set()
+    parts = [part for part in value.split("/") if part not in ("", ".", "..")]
+    for part in parts:
+        if not states(text, part):
+            step = next((n for n, output in enumerate(shown) if states(output, part)), None)
+            if step is None:
+                return UNKNOWN
+            steps.add(step)
+    if not parts:
+        return UNKNOWN
+    return Grounding("shown", frozenset(steps)) if steps else STATED
+
+
+def _identities(values: Any) -> set[Any]:
+    return {identity(value) for value in values} if isinstance(values, list) else set()
+
+
+def _key(value: Any) -> str:
+    """The JSON text under which `Language.words` has a value."""
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,78 @@
+"""Walks an executed solution and gives the verdict on each of its values: what `abstract` and `validate` ask of a task.
+
+The user's turns up to a step's own and the start's observation are its text; the outputs before it are what it was shown. Of a
+program each constant is judged that the request has to hold (`programs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from coevolve.environments.protocol import CodeSyntax, Tool
+from coevolve.grounding.arguments import UNKNOWN, Grounding, grounded
+from coevolve.grounding.programs import unknown_constants
+from coevolve.provenance import at, output, sources
+from coevolve.records import Call, Step, canonical
+
+
+class JudgedValue(NamedTuple):
+    """A value of a solution."""
+
+    step: int
+    name: str
+    """Tool, path and value, or the part of a program, for a reader."""
+    grounding: Grounding
+
+
+def judged(
+    steps: Sequence[Step],
+    queries: Sequence[str],
+    observation: str,
+    tools: Mapping[str, Tool],
+    style: CodeSyntax | None = None,
+) -> Iterator[JudgedValue]:
+    """The verdict on every argument, and on the constants of programs that are unknown. `observation` is what the environment
+    shows at the start, `style` how it writes calls as code."""
+    shown: list[str] = []
+    apps = {name: tool.app for name, tool in tools.items()}
+    for index, (step, found) in enumerate(zip(steps, sources(list(steps), apps), strict=True)):
+        text = "\n".join([*queries[: step.turn + 1], observation])
+        if isinstance(step.action, Call):
+            tool, arguments = tools[step.action.tool], step.action.arguments
+            for path, source in found.items():
+                grounding = grounded(arguments, path, tool, text, shown, source)
+                yield JudgedValue(index, _named(tool.name, path, arguments), grounding)
+        else:
+            for what in unknown_constants(step.action, tools, text, style, shown):
+                yield JudgedValue(index, what, UNKNOWN)
+        shown.append(output_text(step.observation))
+
+
+def _named(tool: str, path: tuple, arguments: dict) -> str:
+    value = canonical(at(arguments, path)).decode()[:200]
+    return f"{'.'.join([tool, *map(str, path)])} = {value}"
+
+
+def first_unknown(
+    steps: Sequence[Step],
+    queries: Sequence[str],
+    observation: str,
+    tools: Mapping[str, Tool],
+    style: CodeSyntax | None = None,
+) -> str | None:
+    """The first value that a solver who has only the request cannot know, in words; None where all are known."""
+    values = judged(steps, queries, observation, tools, style)
+    return next((value.name for value in values if value.grounding.kind == "unknown"), None)
+
+
+def output_text(observation: str) -> str:
+    """The keys and values of an output, a line each, so that a list's numbers stand apart; the text of what is no JSON."""
+    parts, lines = [output(observation)], []
+    for part in parts:
+        if isinstance(part, dict | list):
+            parts += [*part, *part.values()] if isinstance(part, dict) else part
+        else:
+            lines.append(part if isinstance(part, str) else json.dumps(part))
+    return "\n".join(lines)
