@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from coevolve.agents.episode import REFUSED, Episode, Reply
+from coevolve.agents.episode import REFUSED, Episode, PolicyReply
 from coevolve.agents.policies import Program
 from coevolve.agents.prompts.styles import TOOLS, Style
 from coevolve.environments.protocol import ActionResult
@@ -58,7 +58,7 @@ class ProgramPolicy:
             while live := [e for e in chunk if not e.done]:
                 advance(
                     [
-                        (e, Reply({"role": "assistant", "content": self._program(e, pool)}))
+                        (e, PolicyReply({"role": "assistant", "content": self._program(e, pool)}))
                         for e in live
                     ],
                     pool,
@@ -110,7 +110,9 @@ class LocalPolicy:
         self, episodes: list[Episode], turns: list[SampledReply], pool: Pool
     ) -> list[list[int] | None]:
         """Plays out the replies that just ended; returns the tokens that follow each, None where the episode is over."""
-        replies = [Reply({"role": "assistant", "content": t.text}, t.truncated) for t in turns]
+        replies = [
+            PolicyReply({"role": "assistant", "content": t.text}, t.truncated) for t in turns
+        ]
         advance(list(zip(episodes, replies, strict=True)), pool)
         return [self._suffix(e, t) for e, t in zip(episodes, turns, strict=True)]
 
@@ -165,7 +167,7 @@ class ServerPolicy:
             except ContextFull:
                 episode.stop("max_tokens", "the server's context is full")
             else:
-                said = Reply(reply.message, reply.truncated, reply.usage)
+                said = PolicyReply(reply.message, reply.truncated, reply.usage)
                 await asyncio.to_thread(advance, [(episode, said)], pool)
         await asyncio.to_thread(finish_all, [episode], pool)
         return episode
@@ -229,7 +231,7 @@ def open_all(episodes: list[Episode], pool: Pool) -> None:
             episode.open(opened)
 
 
-def advance(replies: list[tuple[Episode, Reply]], pool: Pool) -> None:
+def advance(replies: list[tuple[Episode, PolicyReply]], pool: Pool) -> None:
     """Plays out one reply of each episode; the environment is stepped in one batch."""
     acting = [(e, actions) for e, reply in replies if (actions := e.reply(reply))]
     if not acting:

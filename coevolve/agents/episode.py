@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from coevolve.agents.actions.calls import NO_TOOLS, Tools
-from coevolve.agents.actions.replies import Parsed, parse_message
+from coevolve.agents.actions.replies import ParsedReply, parse_message
 from coevolve.agents.actions.values import Issue
 from coevolve.agents.code.calls import api_calls
 from coevolve.agents.code.prompts import CODE
@@ -48,7 +48,7 @@ def refusal(rollout: Rollout) -> str | None:
     return f"the environment refuses it: {rollout.error.removeprefix(REFUSED)}" if refused else None
 
 
-class Reply(NamedTuple):
+class PolicyReply(NamedTuple):
     """What the policy said."""
 
     message: dict[str, Any]
@@ -135,7 +135,7 @@ class Episode:
             name for name in added if name in self.tools or not self.tools
         ]
 
-    def reply(self, reply: Reply) -> list[Action]:
+    def reply(self, reply: PolicyReply) -> list[Action]:
         """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
         self.messages.append(reply.message)
         self._read = len(self.messages)
@@ -219,14 +219,14 @@ class Episode:
             logprobs=row.logprobs if row else None,
         )
 
-    def _parse_code(self, reply: Reply) -> Parsed:
+    def _parse_code(self, reply: PolicyReply) -> ParsedReply:
         """The code of a reply as its one action; an issue for the first reply without any."""
         text = reply.message.get("content") or ""
         found, wordy = read(text), self._wordy
         self._wordy = found == Read(None)
         if self._wordy and not wordy:
             found = Read(None, Issue("no_code", NO_CODE))
-        return Parsed(
+        return ParsedReply(
             [found.code] if found.code is not None else [],
             text,
             [found.issue] if found.issue else [],
@@ -256,7 +256,7 @@ class Episode:
         self.turn_replies += 1
         return 0 if self._failed else self.limits.max_steps - len(self.steps)
 
-    def _misread(self, parsed: Parsed) -> None:
+    def _misread(self, parsed: ParsedReply) -> None:
         if self._room() == 0:
             self.stop("max_steps")
             return

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from coevolve.agents.actions.replies import to_message, to_text
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.environments.protocol import ActionResult, EpisodeLimits, Graded, Opened
 from coevolve.records import Call, Start, Task
 
@@ -15,7 +15,7 @@ LOOK = Call("look", {"at": "x"})
 
 
 def say(text, truncated=False):
-    return Reply({"role": "assistant", "content": text}, truncated)
+    return PolicyReply({"role": "assistant", "content": text}, truncated)
 
 
 def act(*calls):
@@ -77,7 +77,7 @@ def test_unreadable_openai_message_answers_every_call():
     episode = opened()
     message = to_message([LOOK, LOOK])
     message["tool_calls"][1]["function"]["arguments"] = "{bad"
-    episode.reply(Reply(message))
+    episode.reply(PolicyReply(message))
     assert [m["tool_call_id"] for m in episode.unread] == ["call_0", "call_1"]
 
 

@@ -12,7 +12,7 @@ from scripted_server import ScriptedServer
 
 import tiny_models
 from coevolve.agents.drivers import LocalPolicy
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.agents.prompts.styles import STYLES, style
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
@@ -181,7 +181,7 @@ def hint(name: str, message: dict, *, retold: bool = False) -> str:
     )
     episode.retold = retold
     episode.open(SimpleNamespace(opened=Opened(tools=list(TOOLS))))
-    episode.reply(Reply(message))
+    episode.reply(PolicyReply(message))
     assert not episode.done and episode.steps[0].observation == episode.messages[-1]["content"]
     return episode.messages[-1]["content"]
 
@@ -220,7 +220,7 @@ def test_tools_of_a_later_turn(name):
         episode.retold = retold
         episode.open(SimpleNamespace(opened=Opened(tools=["look"], later={"1": ["take"]})))
         assert episode.offered() == ["look"] and "does take" not in str(episode.messages)
-        episode.reply(Reply({"role": "assistant", "content": "done"}))
+        episode.reply(PolicyReply({"role": "assistant", "content": "done"}))
         assert episode.offered() == ["look", "take"]
         messages[retold] = episode.messages[-1]["content"]
         assert messages[retold].endswith("second")

@@ -16,7 +16,7 @@ import pytest
 
 from coevolve.agents.actions.replies import to_message
 from coevolve.agents.drivers import advance, finish_all, open_all
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.agents.prompts.official import call_text
 from coevolve.agents.prompts.styles import STYLES
 from coevolve.bfcl import official
@@ -78,7 +78,7 @@ def shown(task: Task, pool: Pool, style: str, replies: list[dict]) -> list:
             seen.append(told.render(episode.messages, schemas))
         else:
             seen.append({"messages": [dict(m) for m in episode.messages], "tools": schemas})
-        advance([(episode, Reply(message))], pool)
+        advance([(episode, PolicyReply(message))], pool)
     finish_all([episode], pool)
     assert episode.stop_reason == "done"
     return seen

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from environments.bfcl_worker import act, made, opened, run
 
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.records import Call, Rollout, Start, Task
@@ -204,13 +204,13 @@ def played(pool: Pool, task: Task, calls: list[Action]) -> Rollout:
             "content": "",
             "tool_calls": [{"id": str(number), "type": "function", "function": function}],
         }
-        if actions := episode.reply(Reply(message)):
+        if actions := episode.reply(PolicyReply(message)):
             (results,) = pool.step([(episode.session, 0, actions)])
             episode.observe(results)
         if episode.done:
             break
     else:
-        episode.reply(Reply({"role": "assistant", "content": "Done."}))
+        episode.reply(PolicyReply({"role": "assistant", "content": "Done."}))
     episode.grade(pool.evaluate([(episode.session, task)])[0])
     return episode.record(policy="script", iteration=0, step=0, seed=0)
 

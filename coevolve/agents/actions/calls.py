@@ -13,11 +13,13 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 from coevolve.agents.actions.values import (
     FORM,
+    MAX_CALLS,
     Unreadable,
     check,
     json_value,
@@ -202,7 +204,8 @@ def _whole(text: str, name: str) -> Any:
 def from_python(source: str, tools: Tools) -> list[Call]:
     """The calls of Python text that holds nothing else: single ones, lists of them, several lines."""
     body = tree(repaired(source.strip())).body
-    return [_call(item, tools) for statement in body for item in _expressions(statement, tools)]
+    found = (item for statement in body for item in _expressions(statement, tools))
+    return [_call(item, tools) for item in islice(found, MAX_CALLS + 1)]  # more are refused anyway
 
 
 def _expressions(statement: ast.stmt, tools: Tools) -> Iterator[ast.expr]:

@@ -11,7 +11,7 @@
 | ``to=functions.f … <|message|>`` | gpt-oss | a JSON object |
 | ``Action: f``, ``Action Input: {…}`` (lines) | ReAct prompts | a JSON object, ``a=1``, or the only parameter's value |
 
-Source: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the next opening one, or with
+CallSource: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the next opening one, or with
 the reply. A mark right after a backtick or quotation mark is quoted and no mark. A reply that holds a mark tries to call: what cannot be read
 inside raises `Unreadable`.
 """
@@ -36,11 +36,11 @@ from coevolve.agents.actions.calls import (
     tool_name,
     typed,
 )
-from coevolve.agents.actions.values import FORM, Unreadable, json_value, pairs, skip
+from coevolve.agents.actions.values import FENCE, FORM, Unreadable, json_value, pairs, skip
 from coevolve.records import Call
 
 
-class Source(NamedTuple):
+class CallSource(NamedTuple):
     """A part of a reply that is meant as calls."""
 
     text: str
@@ -91,7 +91,6 @@ _PARAMETER = re.compile(
 _SEPARATOR = re.compile(r"<[|｜]tool[_▁](?:sep|call[_▁]argument[_▁]begin)[|｜]>")
 _COUNTED = re.compile(r"(?P<name>[^\s:{}]+)(?::\d+)?")
 _ARGS = re.compile(r"\s*+([\w.-]+)\s*+(?:\[CALL_ID\]\s*+[\w-]+\s*+)?(?:\[ARGS\])?\s*+(?=\{)")
-_FENCED = re.compile(r"```\w*(.*?)(?:```|\Z)", re.S)
 
 
 def _tagged(mark: re.Match[str], text: str, tools: Tools) -> list[Call]:
@@ -129,7 +128,7 @@ def _harmony(mark: re.Match[str], text: str, tools: Tools) -> list[Call]:
 
 def named(name: str, arguments: str, tools: Tools) -> Call:
     """A call of a name and the text of its arguments, a JSON object that may stand in a fence. Raises Unreadable."""
-    fenced = _FENCED.match(arguments.strip())
+    fenced = FENCE.match(arguments.strip())
     return from_json({"name": name, "arguments": fenced[1] if fenced else arguments}, tools)
 
 
@@ -187,7 +186,7 @@ _MARKS = re.compile(
 _CLOSES = {name: re.compile(family.closes) for name, family in _FAMILIES.items()}
 
 
-def marked(body: str, beside: bool = False) -> list[Source]:
+def marked(body: str, beside: bool = False) -> list[CallSource]:
     """What stands in marks, in order; one with nothing in it counts only where there is nothing else (`beside`: there is)."""
     found = list(_spans(body))
     full = [
@@ -196,7 +195,7 @@ def marked(body: str, beside: bool = False) -> list[Source]:
         if span[1].strip() or any(span[0][name] for name in ("called", "invoked", "addressed"))
     ]
     return [
-        Source(text, partial(read, mark), "mark")
+        CallSource(text, partial(read, mark), "mark")
         for mark, text, read in full or found[: not beside]
     ]
 
@@ -245,7 +244,7 @@ _KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
 _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|null|no\b|finish|final|done|stop|answer)", re.I)
 
 
-def actions(body: str, tools: Tools, beside: bool = False) -> list[Source]:
+def actions(body: str, tools: Tools, beside: bool = False) -> list[CallSource]:
     """ReAct's pairs of lines, up to what the reply invents as an observation; an action of no tool's name is prose, and
     `beside` marks so is one without an input."""
     found = []
@@ -279,16 +278,16 @@ def _fields(body: str) -> list[tuple[str, list[str]]]:
     return fields
 
 
-def _action(lines: list[str], given: str | None, tools: Tools) -> Source | None:
+def _action(lines: list[str], given: str | None, tools: Tools) -> CallSource | None:
     name = lines[0].strip(" \t\r\n*_`\"'")
     call = CALL.match(name)
     if call and known(call[1], tools):
-        return Source("".join(lines).strip(" \t\r\n*_`"), from_python, "action")
+        return CallSource("".join(lines).strip(" \t\r\n*_`"), from_python, "action")
     if given is None:
-        return Source(name, _alone, "action") if name in tools else None
+        return CallSource(name, _alone, "action") if name in tools else None
     if not meant(name, tools) and (_NOTHING.match(name) or not re.fullmatch(r"[\w.]+", name)):
         return None
-    return Source(given.strip(), partial(_with_input, name), "action")
+    return CallSource(given.strip(), partial(_with_input, name), "action")
 
 
 def _alone(name: str, tools: Tools) -> list[Call]:
@@ -297,7 +296,7 @@ def _alone(name: str, tools: Tools) -> list[Call]:
 
 def _with_input(name: str, given: str, tools: Tools) -> list[Call]:
     """The input is an object, or the value of the only parameter that the tool has."""
-    fenced = _FENCED.match(given)
+    fenced = FENCE.match(given)
     given = (fenced[1] if fenced else given).strip("`* \n")
     only = list(parameters(tool_name(name, tools), tools))
     keyword = _KEYWORD.match(given)

@@ -16,9 +16,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+MAX_CALLS = 32
+"""Calls in one reply."""
 MAX_DEPTH = 32
+"""Levels of lists and objects in a call's arguments."""
 FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
 """How a call is written, in hints; `Issue.told` says it as the policy's prompt does."""
+FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
+"""A fenced block, with its content; one that is never closed reaches to the end."""
 _WORDS = {"true": True, "false": False, "null": None}
 _OPEN, _CLOSE = "([{", ")]}"
 _BLANK = re.compile(r"[\s,;]*")

@@ -31,7 +31,7 @@ import msgspec
 
 from coevolve import jsonl
 from coevolve.agents.drivers import advance, finish_all, open_all
-from coevolve.agents.episode import Episode, Reply
+from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.agents.prompts.styles import style
 from coevolve.environments.protocol import EpisodeLimits
 from coevolve.errors import CoevolveError
@@ -210,7 +210,7 @@ class Player:
         made.sampled(reply)
         ended = reply.token_ids[-1] in self.stops
         text = self.chat.decode(reply.token_ids[:-1] if ended else reply.token_ids)
-        said = Reply({"role": "assistant", "content": text}, truncated=not ended)
+        said = PolicyReply({"role": "assistant", "content": text}, truncated=not ended)
         await self._call(made, advance, [(episode, said)], pool)
         if not episode.done:
             self._go_on(made, limit)
