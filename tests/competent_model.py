@@ -1,8 +1,9 @@
-"""A model that knows its way about `desk` and `bfcl`, for the scripted server: a pure function of the request.
+"""A model that knows its way about `desk` and `bfcl`, for the scripted server: a pure function of
+the request.
 
-It explores by small plans (generators over the observations that the request holds), writes tasks from the transcripts that the
-abstraction prompt holds, reflects, and solves the requests that it knows the words of. All values in its answers come out of the
-request.
+It explores by small plans (generators over the observations that the request holds), writes tasks
+from the transcripts that the abstraction prompt holds, reflects, and solves the requests that it
+knows the words of. All values in its answers come out of the request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def competent(request):
 
 
 def careless(seed_share):
-    """Solves requests only for some seeds, so that a task has successes and failures; competent otherwise."""
+    """Solves requests only for some seeds, so that a task has successes and failures; competent
+    otherwise."""
 
     def answer(request):
         known = request["messages"][0]["content"].startswith("You ")
@@ -53,7 +55,8 @@ def call(name, arguments):
 
 
 def act(plan, request):
-    """Runs the plan over the observations of the request; its next call, or the end when it is done or has nothing to go on."""
+    """Runs the plan over the observations of the request; its next call, or the end when it is done
+    or has nothing to go on."""
     results = [read(m["content"]) for m in request["messages"][1:] if m["role"] == "tool"]
     try:
         wanted = next(plan)

@@ -1,4 +1,5 @@
-"""A real OpenAI-compatible server on loopback: `transformers serve` with a model directory, started and ended here."""
+"""A real OpenAI-compatible server on loopback: `transformers serve` with a model directory, started
+and ended here."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""An OpenAI-compatible server on a loopback socket that says what a function tells it to, and misbehaves on demand.
+"""An OpenAI-compatible server on a loopback socket that says what a function tells it to, and
+misbehaves on demand.
 
     with ScriptedServer(lambda request: "hello") as server:
         … server.url, server.requests, server.answered
 
-`answer(request)` gets the body of the request and returns the reply's text or an assistant message; or one of the `Fault`
-values below, to be played instead. `faults` maps the number of a request (from 0) to a fault for that one.
+`answer(request)` gets the body of the request and returns the reply's text or an assistant message;
+or one of the `Fault` values below, to be played instead. `faults` maps the number of a request
+(from 0) to a fault for that one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Any, NamedTuple
 
 
 class Fault(NamedTuple):
-    """`status` with headers; `hang` seconds before the answer; `body` instead of it; `cut` closes in the middle of it."""
+    """`status` with headers; `hang` seconds before the answer; `body` instead of it; `cut` closes
+    in the middle of it."""
 
     status: int = 200
     headers: dict[str, str] = {}
@@ -36,14 +39,16 @@ HALF = Fault(body=b'{"id": "x", "choices": [{"index": 0, "mess')
 CUT = Fault(cut=True)
 NO_CHOICE = Fault(body=b'{"id": "x", "choices": []}')
 EMPTY = Fault(
-    body=b'{"id": "x", "choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]}'
+    body=b'{"id": "x", "choices": [{"message": {"role": "assistant", "content": ""}, '
+    b'"finish_reason": "stop"}]}'
 )
 
 Answer = Callable[[dict[str, Any]], "str | dict[str, Any] | Fault"]
 
 
 class ScriptedServer:
-    """`requests` holds the bodies that came, with the key under `key` and the address under `path`; `answered` counts whole answers that went out."""
+    """`requests` holds the bodies that came, with the key under `key` and the address under `path`;
+    `answered` counts whole answers that went out."""
 
     def __init__(
         self, answer: Answer, faults: Mapping[int, Fault] | None = None, latency: float = 0.0

@@ -1,4 +1,5 @@
-"""Scripted models for the shop list: they look up a price and pay it, told by nothing but the request."""
+"""Scripted models for the shop list: they look up a price and pay it, told by nothing but the
+request."""
 
 import json
 import re

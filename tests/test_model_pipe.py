@@ -1,7 +1,9 @@
-"""The pipe with a model in every stage, against a scripted OpenAI-compatible server on loopback: real commands, real workers.
+"""The pipe with a model in every stage, against a scripted OpenAI-compatible server on loopback:
+real commands, real workers.
 
-D_0 by curiosity, rollouts of a policy that solves half of its attempts, signals, guided exploration, abstraction, validation by an
-agent, merge; then the same offline, from the journal alone; then with kill -9 in the middle.
+D_0 by curiosity, rollouts of a policy that solves half of its attempts, signals, guided
+exploration, abstraction, validation by an agent, merge; then the same offline, from the journal
+alone; then with kill -9 in the middle.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ def read(data: bytes, type_: type) -> list:
     ("env", "least"), [("desk", 20), pytest.param("bfcl", 8, marks=pytest.mark.bfcl)]
 )
 def test_the_loop_with_a_model(coevolve, tmp_path, capsys, env, least):
-    """Valid tasks come out of both halves; a rerun from the journal alone, without a server, gives the same bytes."""
+    """Valid tasks come out of both halves; a rerun from the journal alone, without a server, gives
+    the same bytes."""
     with ScriptedServer(careless(50)) as server:
         pipe = Pipe(coevolve, tmp_path / "online", "--base-url", server.url)
         whole(pipe, env)
@@ -124,8 +127,9 @@ def test_the_loop_with_a_model(coevolve, tmp_path, capsys, env, least):
 
 @pytest.mark.serve
 def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
-    """`transformers serve` with a tiny model, which only knows how to shop: with prompts of its size it explores; it writes no
-    tasks (refused, or no reply at all: exit 75); it solves some as an agent."""
+    """`transformers serve` with a tiny model, which only knows how to shop: with prompts of its
+    size it explores; it writes no tasks (refused, or no reply at all: exit 75); it solves some as
+    an agent."""
     model, url = served
     own = list(
         tiny_models.shop_tasks(
@@ -199,7 +203,8 @@ def test_offline_a_question_without_an_answer_is_one_line(coevolve, tmp_path):
 
 
 def test_a_budget_stops_and_resumes(coevolve, tmp_path):
-    """Exit 5 at the limit; the rerun pays only for the rest, and the bytes are those of a run without a limit."""
+    """Exit 5 at the limit; the rerun pays only for the rest, and the bytes are those of a run
+    without a limit."""
     options = ["--env", "desk", "--mode", "curious", "--episodes", "6", "--steps", "12", *MODEL]
     with ScriptedServer(competent) as server:
         at = ["--base-url", server.url]
@@ -257,8 +262,8 @@ def stage(folder: Path, server: ScriptedServer, name: str, words: list[str]) -> 
 
 @pytest.mark.parametrize("least", [6, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_anywhere_the_output_is_the_same(coevolve, tmp_path, capsys, least):
-    """kill -9 at random moments of explore, abstract and validate by an agent: equal bytes, and at most the calls in flight
-    are paid again."""
+    """kill -9 at random moments of explore, abstract and validate by an agent: equal bytes, and at
+    most the calls in flight are paid again."""
     rng, kills, answered = random.Random(f"kill-{least}"), {}, {}
     quiet, loud = tmp_path / "quiet", tmp_path / "loud"
     with ScriptedServer(competent, latency=0.01) as server:
@@ -294,7 +299,8 @@ def share(least: int, name: str, kills: dict[str, int]) -> int:
 def killed_often(
     command: list[str], server: ScriptedServer, rng: random.Random, times: int, needed: int
 ) -> int:
-    """Kills a command so often, at random moments while it has still calls to make or its output to write."""
+    """Kills a command so often, at random moments while it has still calls to make or its output to
+    write."""
     kills, before = 0, len(server.requests)
     for left in range(times, 0, -1):
         still = max(1, needed - (len(server.requests) - before))

@@ -2,9 +2,9 @@
 
 `install(name)` builds ``$COEVOLVE_HOME/envs/NAME-VERSION``: the packages of its recipe in
 benchmarks.toml, then what the recipe does with them. A marker file is written last, so that an
-interrupted installation is noticed and built anew; a lock lets two installations wait for one another.
-Raises `Unreachable` with the step that failed. `verify(name)` compares every installed file with the
-digest that its wheel states.
+interrupted installation is noticed and built anew; a lock lets two installations wait for one
+another. Raises `Unreachable` with the step that failed. `verify(name)` compares every installed
+file with the digest that its wheel states.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
 
 
 def verify(name: str) -> list[str]:
-    """What differs between the installed files and their wheels, in words; empty if nothing does."""
+    """What differs between the installed files and their wheels, in words; empty if nothing
+    does."""
     found, records = [], {}
     pattern = "lib/python3*/site-packages/*.dist-info/RECORD"
     for record in sorted(directory(RECIPES[name]).glob(pattern)):

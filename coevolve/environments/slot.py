@@ -241,10 +241,9 @@ class Slot:
         """One line for each kind of death, however many workers die of it."""
         if death.kind not in self._reported:
             self._reported.add(death.kind)
-            warn(
-                f"{printable(self._launch.name)}: {job} {death.message}; trying once more in a fresh "
-                "worker, as with every further one (each kind is told once)"
-            )
+            name = printable(self._launch.name)
+            again = "trying once more in a fresh worker, as with every further one"
+            warn(f"{name}: {job} {death.message}; {again} (each kind is told once)")
 
     def _once(self, request: WorkerRequest) -> WorkerReply | Death:
         try:

@@ -26,7 +26,8 @@ class Address(NamedTuple):
     """The header of the user and password, where there is one."""
     query: list[tuple[str, str]]
     secrets: list[str]
-    """Texts in it that nobody may see: the password, the header's token, the values of the query."""
+    """Texts in it that nobody may see: the password, the header's token, the values of the
+    query."""
 
 
 def addresses(urls: str | None) -> list[Address]:
@@ -50,7 +51,8 @@ def _checked(url: str) -> Address:
 
 
 def address(url: str) -> Address:
-    """Splits an address into its parts. Its bytes are kept: what is no UTF-8 becomes half surrogates."""
+    """Splits an address into its parts. Its bytes are kept: what is no UTF-8 becomes half
+    surrogates."""
     parts = urlsplit(url)
     given, at, host = parts.netloc.rpartition("@")
     plain = parts._replace(netloc=host, query="").geturl()

@@ -4,11 +4,11 @@
     journal/lock        nothing: processes lock its bytes, one per call
 
 The first digit of the key chooses the file; a file is indexed when it is first needed, and read on
-where other processes append. A line that a killed process left torn is no answer, and never spoils the
-line after it; one that cannot be read is said and asked again. Several processes may use one journal:
-the second to ask a question that another is asking waits for that answer (a lock that dies with its
-holder), and asks itself if the other failed. Without calls (`--offline`) a journal is a cassette: copy
-it, commit it, play it.
+where other processes append. A line that a killed process left torn is no answer, and never spoils
+the line after it; one that cannot be read is said and asked again. Several processes may use one
+journal: the second to ask a question that another is asking waits for that answer (a lock that dies
+with its holder), and asks itself if the other failed. Without calls (`--offline`) a journal is a
+cassette: copy it, commit it, play it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class CallJournal:
 
 
 class _JournalFile:
-    """One file of the journal, with the places of its lines by key; a later line with a key counts."""
+    """One file of the journal, with the places of its lines by key; a later line with a key
+    counts."""
 
     def __init__(self, path: Path, writes: bool):
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -165,7 +166,8 @@ class _JournalFile:
         return os.pread(self._handle, place[1], place[0]) if place else None
 
     def append(self, line: bytes) -> None:
-        """The whole line or, if the disk is full or the process killed, a part that counts for nothing."""
+        """The whole line or, if the disk is full or the process killed, a part that counts for
+        nothing."""
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         try:
             end = os.fstat(self._handle).st_size

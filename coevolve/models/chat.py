@@ -1,19 +1,19 @@
 """One call of a chat model: what is asked, what came back, and how a call fails.
 
-`ChatRequest.key()` is the address of a call in the journal: model, messages, parameters, prompt version
-and sample number, and nothing else; not the server, so that recorded answers serve anywhere. A model
-that is retrained needs a name of its own.
+`ChatRequest.key()` is the address of a call in the journal: model, messages, parameters, prompt
+version and sample number, and nothing else; not the server, so that recorded answers serve
+anywhere. A model that is retrained needs a name of its own.
 
 `read_reply` reads an OpenAI-style answer: the first choice; reasoning from the server's own field
-(``reasoning_content``, ``reasoning``) or from a ``<think>`` block that leads the text; tool calls, and
-the older `function_call`. A choice without text, calls and reasoning is a BadReply, unless the token
-limit cut it off, or the request says that silence is a reply (a policy's: it hands back) and the model
-itself ended it there.
+(``reasoning_content``, ``reasoning``) or from a ``<think>`` block that leads the text; tool calls,
+and the older `function_call`. A choice without text, calls and reasoning is a BadReply, unless the
+token limit cut it off, or the request says that silence is a reply (a policy's: it hands back) and
+the model itself ended it there.
 
-Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no API
-takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>`` tags, for
-the parser of actions to read or to answer with a hint. So no later request holds a call that a server
-would refuse. Reasoning that never ended stays in the text.
+Whatever else the model did wrong is its reply, and kept: a call without a name, with a name that no
+API takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>``
+tags, for the parser of actions to read or to answer with a hint. So no later request holds a call
+that a server would refuse. Reasoning that never ended stays in the text.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Message = dict[str, Any]
 MAX_TOKENS = 2**53
 """Tokens of one call that a server may count; one that says more counts nothing."""
 UNANSWERED = "the model gave no reply: "
-"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and no
-environment's fault."""
+"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and
+no environment's fault."""
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -44,7 +44,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class BadReply(CoevolveError):
     """The server answered with nothing that can be used: no JSON, no choice, no text.
 
-    It is never an answer from the journal. `usage` and `cached_tokens` are what it took all the same.
+    It is never an answer from the journal. `usage` and `cached_tokens` are what it took all the
+    same.
     """
 
     def __init__(self, reason: str, usage: Usage = Usage(), cached_tokens: int = 0):
@@ -246,7 +247,8 @@ def _function(item: Any) -> Any:
 
 
 def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
-    """The call in OpenAI's shape, its arguments as text; None where no server would take it back."""
+    """The call in OpenAI's shape, its arguments as text; None where no server would take it
+    back."""
     function = _function(item)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         return None

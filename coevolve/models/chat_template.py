@@ -1,19 +1,20 @@
 """Frames a chat in tokens by the tokenizer's own template, and never re-tokenises what was sampled.
 
-The prompt is the template's rendering of the first messages. What follows a sampled reply (the end of
-its frame, tool results or the next user turn, the start of the next reply) is found by template
-difference: a dummy conversation whose reply is a marker is rendered with the new messages appended, and
-everything after the marker and the token that ends a turn is the suffix (a template's newline after
-``<|im_end|>`` included). Marker and suffix meet at a special token, so the suffix alone has the same
-tokens as inside the whole text.
+The prompt is the template's rendering of the first messages. What follows a sampled reply (the end
+of its frame, tool results or the next user turn, the start of the next reply) is found by template
+difference: a dummy conversation whose reply is a marker is rendered with the new messages appended,
+and everything after the marker and the token that ends a turn is the suffix (a template's newline
+after ``<|im_end|>`` included). Marker and suffix meet at a special token, so the suffix alone has
+the same tokens as inside the whole text.
 
-A template without a `tool` role gets the results as a user message. No template, or one that ends no
-turn by a special token, is a UsageError.
+A template without a `tool` role gets the results as a user message. No template, or one that ends
+no turn by a special token, is a UsageError.
 
 What a user or a tool says is data: ``<|im_start|>`` or ``</think>`` in it are characters, never the
-tokens that frame a conversation, so no observation can pose as a turn. The text is still the template's,
-byte for byte; it is cut inside such words before it is tokenised, and without them its tokens are those
-of the whole. System messages and earlier replies are ours and the policy's: they are left as they are.
+tokens that frame a conversation, so no observation can pose as a turn. The text is still the
+template's, byte for byte; it is cut inside such words before it is tokenised, and without them its
+tokens are those of the whole. System messages and earlier replies are ours and the policy's: they
+are left as they are.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat completion
-per call.
+"""The client of an OpenAI-compatible server (vLLM, SGLang, llama.cpp, a vendor): one chat
+completion per call.
 
-`retries` has the retry policy; `http_client` bounds each attempt in time and bytes. A server that cannot
-be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a request it
-calls wrong raises CoevolveError; a conversation longer than its context raises ContextFull; an answer
-without content, or too long to be one, raises BadReply.
+`retries` has the retry policy; `http_client` bounds each attempt in time and bytes. A server that
+cannot be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a
+request it calls wrong raises CoevolveError; a conversation longer than its context raises
+ContextFull; an answer without content, or too long to be one, raises BadReply.
 
 The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled
 there (`redaction`), so that no record or error can hold it; so are the password and the query of an
 address (`addresses`).
 
 A server without structured answers (it calls `response_format` wrong) is asked without, once known.
-Results of calls that were read from a reply's text are `tool` messages, as in training; a server that
-takes them for calls of its own only gets `user` messages, once known. Several servers of one model (a
-trainer's replicas) are several addresses with commas between them: each conversation stays with one of
-them, where its prefix is cached. Tool names that the API refuses (dots) are sent with `__` in place of
-the other characters and mapped back.
+Results of calls that were read from a reply's text are `tool` messages, as in training; a server
+that takes them for calls of its own only gets `user` messages, once known. Several servers of one
+model (a trainer's replicas) are several addresses with commas between them: each conversation stays
+with one of them, where its prefix is cached. Tool names that the API refuses (dots) are sent with
+`__` in place of the other characters and mapped back.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class ChatAnswer(NamedTuple):
 
 
 class ChatClient:
-    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`; None is
-    OPENAI_BASE_URL; without either, nothing is sent anywhere (UsageError). Belongs to one event loop.
+    """`timeout` is in seconds, of one attempt. `base_url` is one address or several, `URL,URL`;
+    None is OPENAI_BASE_URL; without either, nothing is sent anywhere (UsageError). Belongs to one
+    event loop.
 
     `concurrency` is how many calls are expected at a time. `at_server` has the server's name of a
     model, where that is another.

@@ -1,12 +1,13 @@
 """Loads the prompts: jinja2 files of the folder ``coevolve/prompts``, versioned by what they say.
 
-`load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's folder
-(`--prompts DIR`), which need not hold them all. A file may include others of the folder; the version
-covers those too. A name in the user's folder that the package has not is refused: it would change
-nothing. `load` renders examples, so that a file that cannot be read or rendered, that uses a variable
-which no stage gives, includes itself or says nothing is refused before anything is begun.
+`load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's
+folder (`--prompts DIR`), which need not hold them all. A file may include others of the folder; the
+version covers those too. A name in the user's folder that the package has not is refused: it would
+change nothing. `load` renders examples, so that a file that cannot be read or rendered, that uses a
+variable which no stage gives, includes itself or says nothing is refused before anything is begun.
 
-``{{ text | data }}`` fences what an environment said, so that the model can tell it from instructions.
+``{{ text | data }}`` fences what an environment said, so that the model can tell it from
+instructions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 SUFFIX = ".jinja"
 FOLDER = files("coevolve") / "prompts"
 EXAMPLES: dict[str, dict[str, Any]] = json.loads((FOLDER / "examples.json").read_text("utf-8"))
-"""What the stages give to each prompt, by example: the variables that a file of the user's may use."""
+"""What the stages give to each prompt, by example: the variables that a file of the user's may
+use."""
 _NEVER_EMPTY = ("explorations",)
 
 
@@ -41,8 +43,8 @@ class PromptTemplate(NamedTuple):
     environment: Environment
 
     def render(self, **values: Any) -> str:
-        """The text, without white space at its ends. Raises UsageError for a variable that the stage
-        doesn't give."""
+        """The text, without white space at its ends. Raises UsageError for a variable that the
+        stage doesn't give."""
         try:
             return self.environment.get_template(self.name + SUFFIX).render(values).strip()
         except Exception as error:  # a template is a program of the user's, and may fail in any way
@@ -50,8 +52,8 @@ class PromptTemplate(NamedTuple):
 
 
 def load(name: str, directory: str | None = None) -> PromptTemplate:
-    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency without
-    jinja2."""
+    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency
+    without jinja2."""
     sources = _sources(directory)
     environment = _environment(sources)
     included = _included(name + SUFFIX, sources, environment)

@@ -1,9 +1,9 @@
 """Redacts secrets: the key, and the password or query that stands in an address.
 
-A server may say the key as it is, or escaped in JSON (``\\/``, ``\\u002d``), and in JSON that is text
-of other JSON (a call's arguments, a structured answer) several times over, or as an address holds it
-(``%2F``). Whoever decodes that text later would have the key, so `Redactor.cut` finds it with any of its
-characters escaped, any number of times.
+A server may say the key as it is, or escaped in JSON (``\\/``, ``\\u002d``), and in JSON that is
+text of other JSON (a call's arguments, a structured answer) several times over, or as an address
+holds it (``%2F``). Whoever decodes that text later would have the key, so `Redactor.cut` finds it
+with any of its characters escaped, any number of times.
 """
 
 from __future__ import annotations

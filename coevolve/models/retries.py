@@ -3,8 +3,8 @@ faults.
 
 | the attempt ended with | the client |
 |---|---|
-| a connection error, a timeout, HTTP 408, 409, 429 or 5xx | waits and tries again, up to `RETRIES` times |
-| the same, with a Retry-After of up to `MAX_RETRY_AFTER` seconds | waits that long and tries again |
+| a connection error, a timeout, HTTP 408, 409, 429 or 5xx | tries again, up to `RETRIES` times |
+| the same, with a Retry-After | waits that long, up to `MAX_RETRY_AFTER` seconds, and tries again |
 | the same, with a longer Retry-After | gives up at once |
 | any other HTTP error | gives up at once |
 

@@ -92,7 +92,8 @@ def package() -> Any:
 
 
 def environment_key() -> str:
-    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables that cannot or must not go out."""
+    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables that cannot or must not go
+    out."""
     if os.environ.get("OPENAI_CUSTOM_HEADERS"):
         raise UsageError(
             "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: "
@@ -117,7 +118,8 @@ def _credentials(at: Address, key: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What the body of an error says is wrong, in any form that servers have; else its own message."""
+    """What the body of an error says is wrong, in any form that servers have; else its own
+    message."""
     said = getattr(error, "body", None)
     while isinstance(said, dict):
         inner = (said[name] for name in ("message", "detail", "error") if said.get(name))

@@ -2,14 +2,15 @@
 limit of concurrency.
 
     with Models("explore", Options(base_url="http://localhost:8000/v1")) as models:
-        for found in models.each(contexts, explore_one):  # a coroutine function: await models.chat(…)
+        # explore_one is a coroutine function: await models.chat(…)
+        for found in models.each(contexts, explore_one):
             ...
 
-A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid for,
-so it counts, and the journal knows what it took: a rerun asks again, with that much less of its budget.
-The same question asked twice at a time is one call. When an error or a budget ends the stage, calls in
-flight are let finish, for one attempt's time at most, and are kept; an interrupt cuts them off. `each`
-runs on an event loop of its own that stands still between two results.
+A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid
+for, so it counts, and the journal knows what it took: a rerun asks again, with that much less of
+its budget. The same question asked twice at a time is one call. When an error or a budget ends the
+stage, calls in flight are let finish, for one attempt's time at most, and are kept; an interrupt
+cuts them off. `each` runs on an event loop of its own that stands still between two results.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Models:
         self.close(finish=kind is None or issubclass(kind, Exception))
 
     def close(self, finish: bool = True) -> None:
-        """Ends the client and the loop; `finish` waits for calls in flight and keeps their answers."""
+        """Ends the client and the loop; `finish` waits for calls in flight and keeps their
+        answers."""
         if not self._closing:
             self._closing = True
             try:
@@ -144,7 +146,8 @@ class Models:
         return await asyncio.shield(task)
 
     async def ask(self, request: ChatRequest, type_: type[T]) -> T:
-        """The reply as a value of the type (a msgspec Struct), asked for again once with the reason.
+        """The reply as a value of the type (a msgspec Struct), asked for again once with the
+        reason.
 
         Raises AnswerRejected, and what `chat` raises.
         """
@@ -166,7 +169,8 @@ class Models:
     def each(
         self, items: Iterable[A], function: Callable[[A], Awaitable[B]], width: int | None = None
     ) -> Iterator[B]:
-        """`function` of every item, `width` (default: the concurrency) at a time, in the items' order.
+        """`function` of every item, `width` (default: the concurrency) at a time, in the items'
+        order.
 
         The first failure of an item, in that order, is raised in its place; the others that run are
         cancelled.
@@ -257,7 +261,8 @@ class Models:
 
 
 class _OrderedTasks:
-    """Items on their way through a coroutine function: `width` run, finished ones wait for their turn."""
+    """Items on their way through a coroutine function: `width` run, finished ones wait for their
+    turn."""
 
     def __init__(self, items: Iterable[Any], function: Callable[[Any], Awaitable[Any]], width: int):
         self._source, self._function, self._width = iter(items), function, width

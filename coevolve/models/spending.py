@@ -1,16 +1,18 @@
 """Counts what the calls of one command took, and stops them at the limits of its budget.
 
-`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid now
-and for answers found in the journal. `begin` raises BudgetReached before a call that a limit forbids:
-calls in flight at that moment are finished and kept, so tokens and cost may end above their limit by
-what was in flight. A rerun starts a budget of its own and pays only what the journal lacks.
+`Spending` counts calls, tokens, seconds, retries and cost by model, apart for calls that were paid
+now and for answers found in the journal. `begin` raises BudgetReached before a call that a limit
+forbids: calls in flight at that moment are finished and kept, so tokens and cost may end above
+their limit by what was in flight. A rerun starts a budget of its own and pays only what the journal
+lacks.
 
-A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself: such
-calls are counted by `estimate`, said as `estimated`, and their cost is null. A limit of cost goes by
-the estimate's price.
+A server that counts no tokens (no `usage`, or zeros) stops no budget of tokens or cost by itself:
+such calls are counted by `estimate`, said as `estimated`, and their cost is null. A limit of cost
+goes by the estimate's price.
 
 Prices are the user's: a TOML or JSON file of ``{model: {prompt, cached, completion}}`` per million
-tokens, in any currency; `cached` defaults to `prompt`. A model that is not in it has cost null, never 0.
+tokens, in any currency; `cached` defaults to `prompt`. A model that is not in it has cost null,
+never 0.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ BYTES_PER_TOKEN = 3
 
 
 def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
-    """What a call took, where the server does not say (no prompt has 0 tokens, and no words); None where
-    it does."""
+    """What a call took, where the server does not say (no prompt has 0 tokens, and no words); None
+    where it does."""
     prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
     answer = [reply.text, reply.reasoning, *reply.tool_calls]
     if prompt and (completion or not any(answer)):
@@ -229,14 +231,14 @@ class Spending:
 
     def waste(self, model: str, used: Usage) -> None:
         """Takes from the budget what earlier runs paid for unusable answers to an open question."""
-        # So a server that never says anything usable ends a budget however often the command is run.
+        # So a server that never says anything usable ends a budget however often it is run.
         self._wasted += used.prompt_tokens + used.completion_tokens
         if model in self._prices:
             self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
-        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --max-cost has no
-        price to go by."""
+        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --max-cost has
+        no price to go by."""
         if self._limits.cost is not None and model not in self._prices:
             raise UsageError(f"--max-cost needs the price of {model} in --prices")
         tokens = self._wasted + sum(totals.paid.tokens for totals in self._totals.values())

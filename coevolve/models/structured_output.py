@@ -1,10 +1,10 @@
-"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that type
-or a reason why not.
+"""Structured answers: a type becomes the server's JSON Schema, and a reply becomes a value of that
+type or a reason why not.
 
-Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text that is
-no JSON goes through json-repair (fences, prose around it, a missing bracket), which the caller counts;
-JSON of the wrong shape never does, and a reply that was cut off isn't made to look whole. A value that
-holds half of a surrogate pair is refused.
+Decoding is strict (no "3" for 3; ranges and patterns of the type's annotations hold). Only text
+that is no JSON goes through json-repair (fences, prose around it, a missing bracket), which the
+caller counts; JSON of the wrong shape never does, and a reply that was cut off isn't made to look
+whole. A value that holds half of a surrogate pair is refused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A half-million-parameter Llama in plain Hugging Face form, and its tokenizer: the laptop policy
-before any training.
+"""A half-million-parameter Llama and its tokenizer: the laptop policy before any training.
 
 What makes it learn to call tools from a few thousand demonstrations (measured):
 
 - weights start at a spread of about 1/sqrt(width), .08; at Llama's .02 the arguments stay random,
 - a word is the same token in prose and in JSON (a space is no part of `Ann`), so that copying is
-one skill,
+  one skill,
 - what tells a value's role stands right before it: a JSON key is one token with its quotes,
   ``"id":"``, and a preposition one with its space, `of `. Copying is then what a two-layer
   transformer finds first, attention to what followed the same token before; with keys in three
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 800
+"""Tokens."""
 WIDTH, LAYERS, HEADS, FEED_FORWARD = 128, 2, 8, 384
 MAX_POSITIONS = 256
 SPREAD = 0.08
+"""Standard deviation of the initial weights."""
 
 PIECES = r'"\w+":"?|\b(?:of|to|in|for|the) |\w+|\s|"?[^\w\s"]+|"'
 """JSON keys, prepositions with their space, words, single spaces, punctuation."""
@@ -37,7 +38,8 @@ ROLES = ["<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
 TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|' + message['role'] + '|>' }}"
-    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|end|>' }}{% endgeneration %}"
+    "{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|end|>' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|end|>' }}{% endif %}"
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"

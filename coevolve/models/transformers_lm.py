@@ -1,14 +1,15 @@
-"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all turns.
+"""A Hugging Face causal LM in this process: multi-turn sampling with the KV cache kept over all
+turns.
 
-`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens in the
-cache: each forward pass feeds every row its next tokens, forced ones (prompt, observation) or the one
-just sampled, as many at a time as the row with the fewest has. So there is no padding, no attention mask
-and no re-tokenisation: what was sampled is what is trained on. A prompt that several rows share is
-prefilled once. Finished rows leave the cache.
+`LocalModel.sample` plays many conversations at once. All live rows have the same number of tokens
+in the cache: each forward pass feeds every row its next tokens, forced ones (prompt, observation)
+or the one just sampled, as many at a time as the row with the fewest has. So there is no padding,
+no attention mask and no re-tokenisation: what was sampled is what is trained on. A prompt that
+several rows share is prefilled once. Finished rows leave the cache.
 
-A draw is a pure function of the row's key: one uniform number per token from the key's own generator,
-put through the inverse of the distribution's cumulative sum. `logprobs` are those of the sampling
-distribution, temperature included.
+A draw is a pure function of the row's key: one uniform number per token from the key's own
+generator, put through the inverse of the distribution's cumulative sum. `logprobs` are those of the
+sampling distribution, temperature included.
 
 Weights are float32; on a GPU the passes run in bfloat16 by autocast unless float32 is asked for.
 """
@@ -333,7 +334,8 @@ def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
 
 
 def _with_saved_adapters(directory: str) -> PreTrainedModel:
-    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained on."""
+    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained
+    on."""
     peft = _peft()
     base, _ = _from_pretrained(peft.PeftConfig.from_pretrained(directory).base_model_name_or_path)
     return peft.PeftModel.from_pretrained(base, directory, is_trainable=True)

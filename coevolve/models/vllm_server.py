@@ -33,12 +33,16 @@ from coevolve.errors import MissingDependency, Unreachable, UsageError, installa
 
 INSTALL = f"{installation('local', 'verl')} (Linux, an NVIDIA GPU)"
 SECONDS = 1800.0
-"""For loading the weights."""
+"""How long loading the weights may take."""
 GRACE = 20.0
+"""Seconds that vLLM has to end before it is killed."""
 DEFAULTS = "--dtype bfloat16 --enable-auto-tool-choice --tool-call-parser hermes"
 """For the Qwen models: their tool calls, and the precision they are trained in. Of an option given
 twice vLLM takes the last."""
-FIXED = ("host", "port", "uds", "model", "served-model-name", "api-key", "ssl-keyfile", "ssl-certfile", "headless", "grpc")  # fmt: skip
+FIXED = (
+    *("host", "port", "uds", "model", "served-model-name", "api-key"),
+    *("ssl-keyfile", "ssl-certfile", "headless", "grpc"),
+)
 """Options that would put the server, or the model, where this command does not find it."""
 TAIL = 1 << 20
 """Bytes of a log that are searched for the cause; a traceback is repeated by every process that it
@@ -57,14 +61,16 @@ _LEASH = Path(__file__).with_name("leash.py")
 
 @contextlib.contextmanager
 def serve(model: str, name: str, arguments: str = "") -> Iterator[str]:
-    """The base URL of a server that calls `model` (directory or id) `name`. `arguments` are vLLM's
-    own, after the defaults."""
+    """The base URL of a server that calls `model` (directory or id) `name`.
+
+    `arguments` are vLLM's own, after the defaults.
+    """
     own = _checked(arguments)
     program = shutil.which("vllm") or shutil.which("vllm", path=os.path.dirname(sys.executable))
     if program is None:
         raise MissingDependency("vllm", INSTALL)
     port = _free_port()
-    # The model's own sampling defaults (top_p, repetition penalty …) would bend the distribution that was trained.
+    # The model's own sampling defaults (top_p, …) would bend the distribution that was trained.
     command = [program, "serve", model, "--served-model-name", name, "--generation-config", "vllm"]
     command += ["--host", "127.0.0.1", "--port", str(port), *shlex.split(DEFAULTS), *own]
     with tempfile.TemporaryFile() as log:
@@ -94,9 +100,8 @@ def _checked(arguments: str) -> list[str]:
     for option in (each.partition("=")[0] for each in own if each.startswith("--")):
         # vLLM takes _ for - and the beginning of a name for the name.
         if any(fixed.startswith(option[2:].replace("_", "-")) for fixed in FIXED):
-            raise UsageError(
-                f"--vllm-args: {option} is not to be set: the server is this command's own, on loopback"
-            )
+            why = "the server is this command's own, on loopback"
+            raise UsageError(f"--vllm-args: {option} is not to be set: {why}")
     return own
 
 

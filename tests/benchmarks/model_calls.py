@@ -1,10 +1,13 @@
-"""What our own side of a model call costs: wall time of many concurrent calls against the ideal, calls × latency / concurrency.
+"""Measures our own side of a model call: the wall time of many concurrent calls against the ideal,
+calls × latency / concurrency.
 
-    python tests/benchmarks/model_calls.py [--calls 1024] [--concurrency 32] [--latency 0.1] [--bare]
+    python tests/benchmarks/model_calls.py [--calls 1024] [--concurrency 32] [--latency S] [--bare]
 
-Every request has 20 messages and 24 tools, and a key of its own; every answer goes through the journal. The server is a
-process of its own that does nothing but wait. `--bare` adds the openai package's typed call, alone and without journal.
-Prints one JSON line, with the CPU that a call takes here (a busy machine lengthens the wall time only); exits 1 where the wall time is more than 25 % over the ideal.
+Every request has 20 messages and 24 tools, and a key of its own; every answer goes through the
+journal. The server is a process of its own that does nothing but wait. `--bare` adds the openai
+package's typed call, alone and without journal. Prints one JSON line, with the CPU that a call
+takes here (a busy machine lengthens the wall time only); exits 1 where the wall time is more than
+25 % over the ideal.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ ANSWER = {
 def serve(latency: float, port: Connection) -> None:
     """Answers every POST on a kept-alive connection after the latency."""
     body = json.dumps(ANSWER).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+    head = f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,5 @@
-"""The pool against real worker processes: answers, order, isolation, what is the policy's fault and what is not."""
+"""The pool against real worker processes: answers, order, isolation, what is the policy's fault and
+what is not."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def test_own_tasks_become_records_with_ids(strange):
 
 
 def script(pool: Pool, marker: Path) -> list[object]:
-    """Nine sessions, three of which break something, stepped in one call after another; everything they answer."""
+    """Nine sessions, three of which break something, stepped in one call after another; everything
+    they answer."""
     sessions = pool.open([Start(config={"n": n}) for n in range(9)])
     seen: list[object] = []
     for turn in range(3):
@@ -114,7 +116,8 @@ def script(pool: Pool, marker: Path) -> list[object]:
 
 
 def test_answers_do_not_depend_on_the_number_of_workers(strange, tmp_path):
-    """One worker, three and five give the same answers in the order of the requests, deaths and faults included."""
+    """One worker, three and five give the same answers in the order of the requests, deaths and
+    faults included."""
     seen = []
     for workers in (1, 3, 5):
         with Pool(strange, workers=workers) as pool:
@@ -145,7 +148,8 @@ def test_answers_do_not_depend_on_the_number_of_workers(strange, tmp_path):
     ],
 )
 def test_an_action_that_breaks_a_limit_twice_is_the_policys_failure(strange, action, kind, text):
-    """Death, time and memory end the session with a fatal result; its neighbours on the worker notice nothing."""
+    """Death, time and memory end the session with a fatal result; its neighbours on the worker
+    notice nothing."""
     with Pool(strange, call_timeout=2, memory_mb=200) as pool:
         before, guilty, after = pool.open([START] * 3)
         for n in (1, 2):
@@ -172,7 +176,8 @@ def test_an_action_that_breaks_a_limit_twice_is_the_policys_failure(strange, act
 
 
 def test_a_death_that_does_not_come_again_is_nobodys_failure(strange, tmp_path):
-    """A worker that died or hung once, or between two actions, is replaced, and its sessions are replayed unseen."""
+    """A worker that died or hung once, or between two actions, is replaced, and its sessions are
+    replayed unseen."""
     with Pool(strange, call_timeout=2) as pool:
         one, two = pool.open([START] * 2)
         observe(
@@ -226,7 +231,8 @@ def test_faults_of_the_infrastructure_are_faults(strange, capfd):
 
 @pytest.mark.parametrize("mode", ["text", "id", "shape", "short"])
 def test_replies_against_the_protocol_are_faults(raw, mode):
-    """Text between replies, a wrong id, a wrong shape and too few results end only the session that met them."""
+    """Text between replies, a wrong id, a wrong shape and too few results end only the session that
+    met them."""
     with Pool(raw(mode)) as pool:
         assert pool.start("any") == Start(name="default"), "no op start"
         odd, sound = pool.open([pool.start("any")] * 2)
@@ -236,7 +242,8 @@ def test_replies_against_the_protocol_are_faults(raw, mode):
 
 
 def test_a_replay_that_leads_elsewhere_is_a_fault(raw):
-    """A worker that is not deterministic cannot be replayed: its sessions end as faults, not as failures."""
+    """A worker that is not deterministic cannot be replayed: its sessions end as faults, not as
+    failures."""
     with Pool(raw("unstable")) as pool:
         one, two = pool.open([Start(name="default")] * 2)
         assert isinstance(observe(pool, one, call("add")), list) and isinstance(
@@ -278,7 +285,8 @@ def test_arguments_that_are_no_json_are_the_policys_error(strange):
 
 
 def test_prints_and_odd_values_do_not_break_the_protocol(strange):
-    """What a tool or its child prints goes to stderr, stdin is empty for it, odd numbers and characters arrive as text."""
+    """What a tool or its child prints goes to stderr, stdin is empty for it, odd numbers and
+    characters arrive as text."""
     with Pool(strange) as pool:
         (session,) = pool.open([START])
         assert observe(pool, session, call("shout")) == [""]
@@ -315,7 +323,8 @@ def test_long_batches_do_not_block(strange):
 
 
 def test_the_workers_surroundings(strange, monkeypatch):
-    """Fixed hash seed and date for everyone; a worker of the user's own sees the user's variables but the models' key and address; a built-in one sees none."""
+    """Fixed hash seed and date for everyone; a worker of the user's own sees the user's variables
+    but the models' key and address; a built-in one sees none."""
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:secret@localhost/v1")
     monkeypatch.setenv("MY_OWN_KEY", "mine")
@@ -376,7 +385,8 @@ PARENT = """
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_orphans_after_the_parent_is_killed(strange, gone, number, tmp_path):
-    """A worker that sleeps in an action, and its child, end with their parent, whatever kills it."""
+    """A worker that sleeps in an action, and its child, end with their parent, whatever kills
+    it."""
     asleep = tmp_path / "asleep"
     command = [sys.executable, "-c", textwrap.dedent(PARENT), strange, str(asleep)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:

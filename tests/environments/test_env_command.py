@@ -16,7 +16,8 @@ def lines(result) -> list[dict]:
 
 
 def test_list_names_the_built_in_environments(coevolve, tmp_path):
-    """One JSON line each; in an empty home bfcl is not installed, desk always is. What plays no episodes says what it is for."""
+    """One JSON line each; in an empty home bfcl is not installed, desk always is. What plays no
+    episodes says what it is for."""
     found = lines(coevolve("env", "list", env={"COEVOLVE_HOME": str(tmp_path)}))
     assert [(entry["name"], entry["installed"]) for entry in found] == [
         ("desk", True),
@@ -52,7 +53,8 @@ def test_check_passes_a_sound_environment(coevolve):
 
 
 def test_check_names_what_is_wrong(coevolve, raw):
-    """An environment whose replies differ from process to process, or that accepts unknown tools, fails by name, exit 69."""
+    """An environment whose replies differ from process to process, or that accepts unknown tools,
+    fails by name, exit 69."""
     result = coevolve("env", "check", raw("plain"), check=False)
     failed = {entry["check"] for entry in lines(result) if entry["result"] == "failed"}
     assert result.returncode == 69 and {"unknown tool", "doing nothing fails"} <= failed
@@ -60,7 +62,8 @@ def test_check_names_what_is_wrong(coevolve, raw):
 
 
 def test_a_tool_whose_name_is_a_sentence_is_refused(coevolve):
-    """It would stand among the instructions of prompts: one line that shows it as it is, exit 69."""
+    """It would stand among the instructions of prompts: one line that shows it as it is, exit
+    69."""
     result = coevolve("env", "check", variant("renamed"), check=False)
     (line,) = result.stderr.decode().splitlines()
     assert (

@@ -1,4 +1,5 @@
-"""Installation into virtual environments, with a real pip and a wheel made here, so that no network is needed."""
+"""Installation into virtual environments, with a real pip and a wheel made here, so that no network
+is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def wheel(folder: Path) -> None:
     files = {
         "tiny_thing.py": b"VALUE = 1\n",
         f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n",
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     digests = {
         n: base64.urlsafe_b64encode(hashlib.sha256(b).digest()).rstrip(b"=").decode()
@@ -59,7 +62,8 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 def test_two_installations_at_once_then_again_then_repair(home):
-    """Of two at once one builds; a third changes nothing; without its marker the environment is built anew; damage is found."""
+    """Of two at once one builds; a third changes nothing; without its marker the environment is
+    built anew; damage is found."""
     with pytest.raises(MissingDependency, match="Try: coevolve env install tiny$"):
         install.python("tiny")
     both = [

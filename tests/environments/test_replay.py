@@ -28,7 +28,8 @@ def shop():
 
 
 def counting(rounds, log):
-    """A computation that asks for `rounds` batches, each one job longer, and returns how many effects it saw."""
+    """A computation that asks for `rounds` batches, each one job longer, and returns how many
+    effects it saw."""
     effects = 0
     for size in range(rounds):
         episodes = yield [ReplayJob(START, [[MILK] * size])] * (size + 1)
@@ -39,7 +40,8 @@ def counting(rounds, log):
 
 
 def test_computations_run_in_step(shop):
-    """Each gets its own episodes, in order, and the results stand in the order of the computations."""
+    """Each gets its own episodes, in order, and the results stand in the order of the
+    computations."""
     log = []
     rounds = [3, 0, 1, 2]
     assert run_replays(shop, gather_replays([counting(n, log) for n in rounds])) == [2 + 6, 0, 0, 2]
@@ -77,7 +79,8 @@ def test_nothing_follows_a_fatal_result():
 
 
 def test_the_outcome_is_effects_and_compared_responses():
-    """Other effects or another compared response make another digest; an unchecked response does not matter."""
+    """Other effects or another compared response make another digest; an unchecked response does
+    not matter."""
     with Pool(variant("talkative")) as pool:
         price = [Call("price", {"item": item}) for item in ("tea", "milk")]
         jobs = [
@@ -94,7 +97,8 @@ def test_the_outcome_is_effects_and_compared_responses():
 
 
 def test_no_more_sessions_than_the_environment_bears():
-    """`Limits.sessions` bounds what is open at a time; the episodes come back in order all the same."""
+    """`Limits.sessions` bounds what is open at a time; the episodes come back in order all the
+    same."""
     counted = Counted(sessions=3)
     jobs = [ReplayJob(Start(f"s{n}"), []) for n in range(8)]
     episodes = replay(counted, jobs)

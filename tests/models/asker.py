@@ -1,4 +1,5 @@
-"""A process that asks a server ten questions through a journal, once it is told to on stdin: `python asker.py URL JOURNAL`."""
+"""A process that asks a server ten questions through a journal, once it is told to on stdin:
+`python asker.py URL JOURNAL`."""
 
 import sys
 

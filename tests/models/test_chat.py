@@ -54,7 +54,8 @@ def test_thinking_that_was_cut_off_is_no_text():
 
 
 def test_tool_calls():
-    """Names are mapped back; arguments are text, whatever the server sends; a call without an id gets one."""
+    """Names are mapped back; arguments are text, whatever the server sends; a call without an id
+    gets one."""
     calls = [
         {"id": "a", "type": "function", "function": {"name": "farm__set", "arguments": '{"x": 1}'}},
         {"function": {"name": "show", "arguments": {"y": 2}}},
@@ -103,7 +104,8 @@ def test_no_reply(answer, says):
 
 
 def test_silence_is_a_reply_where_the_request_says_so():
-    """Empty and ended by the model: a policy's reply. What a filter or a broken server left empty is none."""
+    """Empty and ended by the model: a policy's reply. What a filter or a broken server left empty
+    is none."""
     for content in ("", None):
         said = read_reply(body(content=content), may_be_silent=True)
         assert (said.text, said.reasoning, said.tool_calls, said.truncated) == ("", "", [], False)
@@ -119,7 +121,8 @@ def test_silence_is_a_reply_where_the_request_says_so():
 
 
 def test_reasoning_alone_is_a_reply():
-    """A model that thought and said nothing answered: its message is kept, whichever way its reasoning came."""
+    """A model that thought and said nothing answered: its message is kept, whichever way its
+    reasoning came."""
     for message in (
         {"content": "<think>only this</think>"},
         {"content": None, "reasoning_content": "only this"},
@@ -138,29 +141,57 @@ def tagged(*calls: str) -> str:
     return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
 
 
-GOOD = {"id": "a", "function": {"name": "ls", "arguments": "{}"}}
+def calling(**function: object) -> dict[str, object]:
+    """A message with one tool call."""
+    return {"tool_calls": [{"function": function}]}
+
+
+NONE = {"arguments": "{}"}
+GOOD = {"id": "a", "function": {"name": "ls", **NONE}}
+BROKEN = {"function": {"name": "cd", "arguments": '{"a": '}}
 ODD = {
-    "older function_call": ({"function_call": {"name": "ls", "arguments": '{"a": 1}'}}, "", [("ls", '{"a": 1}')]),
-    "arguments are an object": ({"tool_calls": [{"function": {"name": "ls", "arguments": {"a": 1}}}]}, "", [("ls", '{"a": 1}')]),
+    "older function_call": (
+        {"function_call": {"name": "ls", "arguments": '{"a": 1}'}},
+        "",
+        [("ls", '{"a": 1}')],
+    ),
+    "arguments are an object": (calling(name="ls", arguments={"a": 1}), "", [("ls", '{"a": 1}')]),
     "not a list": ({"tool_calls": GOOD}, "", [("ls", "{}")]),
-    "without a function": ({"tool_calls": [{"name": "ls", "arguments": "{}"}]}, "", [("ls", "{}")]),
+    "without a function": ({"tool_calls": [{"name": "ls", **NONE}]}, "", [("ls", "{}")]),
     "id is a number": ({"tool_calls": [{**GOOD, "id": 3}]}, "", [("ls", "{}")]),
-    "no name": ({"tool_calls": [{"function": {"name": None, "arguments": "{}"}}]}, tagged('{"name": null, "arguments": "{}"}'), []),
-    "empty name": ({"content": "Now.", "tool_calls": [{"function": {"name": "", "arguments": "{}"}}]}, "Now.\n" + tagged('{"name": "", "arguments": "{}"}'), []),
-    "a name that no API takes": ({"tool_calls": [{"function": {"name": "functions.ls", "arguments": "{}"}}]}, tagged('{"name": "functions.ls", "arguments": "{}"}'), []),
-    "arguments are no JSON": ({"tool_calls": [GOOD, {"function": {"name": "cd", "arguments": '{"a": '}}]}, tagged('{"name": "ls", "arguments": "{}"}', '{"name": "cd", "arguments": "{\\"a\\": "}'), []),
-    "arguments are a list": ({"tool_calls": [{"function": {"name": "cd", "arguments": [1]}}]}, tagged('{"name": "cd", "arguments": [1]}'), []),
+    "no name": (calling(name=None, **NONE), tagged('{"name": null, "arguments": "{}"}'), []),
+    "empty name": (
+        {"content": "Now.", **calling(name="", **NONE)},
+        "Now.\n" + tagged('{"name": "", "arguments": "{}"}'),
+        [],
+    ),
+    "a name that no API takes": (
+        calling(name="functions.ls", **NONE),
+        tagged('{"name": "functions.ls", "arguments": "{}"}'),
+        [],
+    ),
+    "arguments are no JSON": (
+        {"tool_calls": [GOOD, BROKEN]},
+        tagged('{"name": "ls", "arguments": "{}"}', '{"name": "cd", "arguments": "{\\"a\\": "}'),
+        [],
+    ),
+    "arguments are a list": (
+        calling(name="cd", arguments=[1]),
+        tagged('{"name": "cd", "arguments": [1]}'),
+        [],
+    ),
     "a text": ({"tool_calls": "ls()"}, tagged('"ls()"'), []),
     "nulls": ({"tool_calls": [None]}, tagged("null"), []),
     "numbers": ({"content": 5, "tool_calls": 0}, "5", []),
     "parts": ({"content": ["a", {"type": "text", "text": "b"}, {"type": "image"}]}, "ab", []),
     "odd reasoning": ({"content": "x", "reasoning": {"steps": []}}, "x", []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_messages_are_replies(name):
-    """A readable call is one; what no server would take back is text in tags; nothing of it is an error, and all can be kept."""
+    """A readable call is one; what no server would take back is text in tags; nothing of it is an
+    error, and all can be kept."""
     message, text, calls = ODD[name]
     said = read_reply(body(**message))
     assert said.text == text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from jinja2 import meta
@@ -10,7 +10,7 @@ from jinja2 import meta
 from coevolve.errors import UsageError
 from coevolve.models import prompt_templates
 
-NAMES = sorted(f.name.removesuffix(".jinja") for f in (files("coevolve") / "prompts").iterdir() if f.name.endswith(".jinja"))  # fmt: skip
+NAMES = sorted(path.stem for path in Path(str(prompt_templates.FOLDER)).glob("*.jinja"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,7 +93,8 @@ def test_examples_have_the_variables_of_the_prompts(name):
 
 
 def test_no_text_closes_its_own_fence():
-    """The mark depends on the text, so a text that was written to hold a mark holds the wrong one."""
+    """The mark depends on the text, so a text that was written to hold a mark holds the wrong
+    one."""
     text = "ok"
     for _ in range(3):
         fenced = prompt_templates.fence(text)

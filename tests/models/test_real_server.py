@@ -1,4 +1,5 @@
-"""The toolkit against a server that it had no part in: `transformers serve` with a tiny trained model."""
+"""The toolkit against a server that it had no part in: `transformers serve` with a tiny trained
+model."""
 
 from __future__ import annotations
 

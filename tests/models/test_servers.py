@@ -1,4 +1,5 @@
-"""What goes to a server besides the question, what a server may do to the client, and what is said when it fails."""
+"""What goes to a server besides the question, what a server may do to the client, and what is said
+when it fails."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ SPELLINGS = (
 
 @pytest.mark.parametrize("status", [200, 401])
 def test_a_password_is_cut_in_every_spelling(tmp_path, status):
-    """The header's token, the address's own spelling and the decoded one: none is in an error, an answer or the journal."""
+    """The header's token, the address's own spelling and the decoded one: none is in an error, an
+    answer or the journal."""
 
     def answer(_):
         return SPELLINGS if status == 200 else Fault(status, message=SPELLINGS)
@@ -112,7 +114,8 @@ def test_the_credential_that_was_refused_is_named(tmp_path, monkeypatch, key, qu
 
 
 def test_a_query_goes_out_with_every_request(tmp_path):
-    """It follows the path, and its values are cut like a password, but for a version, which is a date."""
+    """It follows the path, and its values are cut like a password, but for a version, which is a
+    date."""
     with ScriptedServer(lambda _: "2024-02-01 qu/ery-word qu%2Fery-word another+word") as server:
         query = "?api-version=2024-02-01&code=qu%2Fery-word&code=another+word&empty="
         assert ask(server.url + query, tmp_path).text == "2024-02-01 *** *** ***"
@@ -137,7 +140,8 @@ def test_headers_of_the_environment_are_refused(tmp_path, monkeypatch):
 
 
 def test_other_variables_of_the_package_do_not_go_out(tmp_path, monkeypatch):
-    """Keys of other services stay here, whole requests considered; the organization and the project go, and no key is sent."""
+    """Keys of other services stay here, whole requests considered; the organization and the project
+    go, and no key is sent."""
     for name in (
         "OPENAI_ADMIN_KEY",
         "OPENAI_WEBHOOK_SECRET",
@@ -242,8 +246,10 @@ def test_the_cause_of_a_failed_connection_is_said(tmp_path, monkeypatch, url, pr
 
 
 def test_what_a_proxy_says_of_its_password_is_cut(tmp_path, monkeypatch):
-    """A proxy that refuses who asks and shows the header: its address is named, its password is not."""
-    with ScriptedServer(lambda _: Fault(407, message="no pl/anted, Basic " + base64.b64encode(b"u:pl/anted").decode())) as server:  # fmt: skip
+    """A proxy that refuses who asks and shows the header: its address is named, its password is
+    not."""
+    shown = "no pl/anted, Basic " + base64.b64encode(b"u:pl/anted").decode()
+    with ScriptedServer(lambda _: Fault(407, message=shown)) as server:
         monkeypatch.setenv(
             "http_proxy", server.url.replace("://", "://u:pl%2Fanted@").removesuffix("/v1")
         )
@@ -285,7 +291,8 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_an_answer_without_end_is_lost_and_not_read(tmp_path, packed):
-    """Asked once, read up to the bound, packed or not: no memory, journal or conversation holds it."""
+    """Asked once, read up to the bound, packed or not: no memory, journal or conversation holds
+    it."""
     text = "word " * (MAX_BYTES // 5 + 1)
     body = json.dumps(
         {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
@@ -311,7 +318,8 @@ def test_the_text_of_a_redirect_is_not_read(tmp_path):
         nonlocal sent
         connection, _ = listening.accept()
         connection.recv(65536)
-        head = f"HTTP/1.1 307 Elsewhere\r\nLocation: {server.url}/chat/completions\r\nContent-Length: {1 << 30}\r\n\r\n"
+        fields = f"Location: {server.url}/chat/completions\r\nContent-Length: {1 << 30}"
+        head = f"HTTP/1.1 307 Elsewhere\r\n{fields}\r\n\r\n"
         with contextlib.suppress(OSError):
             connection.sendall(head.encode())
             while sent < 1 << 30:

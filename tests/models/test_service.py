@@ -1,4 +1,5 @@
-"""Calls over a real socket: the journal, the budget, concurrency, and a server that misbehaves in every way it can."""
+"""Calls over a real socket: the journal, the budget, concurrency, and a server that misbehaves in
+every way it can."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def journal(tmp_path) -> str:
 
 
 def test_a_rerun_calls_nothing(journal):
-    """The second run has the same answers, in order, and no call; a third one, offline, needs no server."""
+    """The second run has the same answers, in order, and no call; a third one, offline, needs no
+    server."""
     with ScriptedServer(echo) as server:
         for run in range(2):
             with Models("s", Options(base_url=server.url, journal=journal)) as models:
@@ -101,7 +103,8 @@ def test_samples_are_calls_of_their_own_and_twins_are_one(journal):
 
 
 def test_results_come_in_order_and_the_width_holds(journal):
-    """However long each takes, results keep the order of the items, and no more than the limit are in flight."""
+    """However long each takes, results keep the order of the items, and no more than the limit are
+    in flight."""
     now, most, lock, four = 0, 0, threading.Lock(), threading.Barrier(4)
 
     def answer(request):
@@ -150,7 +153,8 @@ def test_a_hang_is_retried_by_the_client(journal):
 
 
 def test_retry_after_is_waited_for(journal):
-    """In seconds and in milliseconds, either far from the half second that the client would wait by itself."""
+    """In seconds and in milliseconds, either far from the half second that the client would wait by
+    itself."""
     arrived = []
 
     def answer(request):
@@ -169,7 +173,8 @@ def test_retry_after_is_waited_for(journal):
 
 @pytest.mark.parametrize("fault", [HALF, NO_CHOICE, EMPTY], ids=["half", "no choice", "empty"])
 def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
-    """An answer without content is an error; the others are kept, and the rerun pays for the missing one only."""
+    """An answer without content is an error; the others are kept, and the rerun pays for the
+    missing one only."""
 
     async def one(models, text):
         try:
@@ -268,7 +273,8 @@ def spelled(text: str) -> str:
 
 
 def echoes(request: dict) -> Fault:
-    """Says the key in a text, in its reasoning, and in a call's arguments, where it is JSON in JSON in JSON."""
+    """Says the key in a text, in its reasoning, and in a call's arguments, where it is JSON in JSON
+    in JSON."""
     inner = json.dumps({"text": "@", "more": json.dumps({"deep": "@"})}).replace("@", spelled(KEY))
     call = {"id": KEY, "type": "function", "function": {"name": "say", "arguments": inner}}
     message = {
@@ -293,7 +299,8 @@ def everything(value: object) -> str:
 
 
 def test_the_key_is_cut_however_it_is_spelled(journal, monkeypatch):
-    """Escaped as JSON allows it, in parts, in JSON inside JSON: nothing that is kept decodes to it."""
+    """Escaped as JSON allows it, in parts, in JSON inside JSON: nothing that is kept decodes to
+    it."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with (
         ScriptedServer(echoes) as server,
@@ -357,7 +364,9 @@ def test_an_attempt_ends_however_slowly_the_server_speaks(journal):
 )
 def test_a_count_that_is_none_is_estimated(journal, count):
     """Numbers of tokens that no server can have counted are no usage."""
-    body = '{"choices": [{"message": {"content": "ok"}}], "usage": {"prompt_tokens": @, "completion_tokens": @, "prompt_tokens_details": {"cached_tokens": @}}}'  # fmt: skip
+    details = '"prompt_tokens_details": {"cached_tokens": @}'
+    usage = f'{{"prompt_tokens": @, "completion_tokens": @, {details}}}'
+    body = f'{{"choices": [{{"message": {{"content": "ok"}}}}], "usage": {usage}}}'
     with ScriptedServer(lambda request: Fault(body=body.replace("@", count).encode())) as server:
         with Models("s", Options(base_url=server.url, journal=journal)) as models:
             assert ask_all(models, [1]) == ["ok"]
@@ -371,7 +380,8 @@ def test_a_count_that_is_none_is_estimated(journal, count):
 
 @pytest.mark.parametrize("limits", [Limits(tokens=250), Limits(cost=0.25)], ids=["tokens", "cost"])
 def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
-    """They end the budget, and the journal knows of them, so that reruns with the same budget come to ask nothing more."""
+    """They end the budget, and the journal knows of them, so that reruns with the same budget come
+    to ask nothing more."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
     answer = {
@@ -414,7 +424,8 @@ def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_kept_and_not_sent_back(journal, field):
-    """The journal has the thought; the conversation goes on without it, in every form that servers know."""
+    """The journal has the thought; the conversation goes on without it, in every form that servers
+    know."""
 
     def answer(request):
         return {"content": "yes", field: "a thought"}
@@ -445,9 +456,14 @@ def test_no_server():
     assert "pass" not in str(caught.value)
 
 
-@pytest.mark.parametrize("limits", [Limits(calls=3), Limits(tokens=20), Limits(cost=0.02)], ids=["calls", "tokens", "cost"])  # fmt: skip
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(calls=3), Limits(tokens=20), Limits(cost=0.02)],
+    ids=["calls", "tokens", "cost"],
+)
 def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
-    """A limit stops before the next call, keeps what is in flight, and a rerun goes on from there."""
+    """A limit stops before the next call, keeps what is in flight, and a rerun goes on from
+    there."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\ncached = 0\n")
     with ScriptedServer(echo, latency=0.05) as server:
@@ -478,7 +494,8 @@ def uncounted(request: dict) -> Fault:
 
 @pytest.mark.parametrize("limits", [Limits(tokens=50), Limits(cost=0.05)], ids=["tokens", "cost"])
 def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, limits):
-    """Tokens are estimated from the bytes and said to be; the limit stops by them; what it cost is unknown, not 0."""
+    """Tokens are estimated from the bytes and said to be; the limit stops by them; what it cost is
+    unknown, not 0."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\n")
     with ScriptedServer(uncounted) as server:
@@ -572,7 +589,8 @@ class Idea(msgspec.Struct):
 
 
 def test_structured_answers(journal):
-    """A good answer costs one call, a bad one two and shows the model its error, a twice bad one is refused with its reply."""
+    """A good answer costs one call, a bad one two and shows the model its error, a twice bad one is
+    refused with its reply."""
 
     def answer(request):
         first, last = request["messages"][0]["content"], request["messages"][-1]["content"]
@@ -623,15 +641,13 @@ def test_a_server_without_structured_answers(journal, status):
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
-    """What answers a call in a reply's text has the role that it has in training; a server that refuses it gets user
-    messages from then on."""
+    """What answers a call in a reply's text has the role that it has in training; a server that
+    refuses it gets user messages from then on."""
 
     def answer(request):
         if not takes and any(message["role"] == "tool" for message in request["messages"]):
-            return Fault(
-                400,
-                message="messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
-            )
+            needs = "must be a response to a preceding message with 'tool_calls'"
+            return Fault(400, message=f"messages with role 'tool' {needs}")
         return "done"
 
     call = {"role": "assistant", "content": '{"name": "ls", "arguments": {}}'}
@@ -692,7 +708,8 @@ ANSWERS = [f"you said {i}" for i in range(10)]
 
 
 def test_two_processes_pay_once(asker):
-    """Both ask the same at the same time: each question is one call, the second process waits for the answer."""
+    """Both ask the same at the same time: each question is one call, the second process waits for
+    the answer."""
     with ScriptedServer(echo, latency=0.2) as server:
         both = [asker(server) for _ in range(2)]
         for process in both:
@@ -703,7 +720,8 @@ def test_two_processes_pay_once(asker):
 
 
 def test_a_killed_process_leaves_its_questions_to_the_other(asker):
-    """kill -9 of the process whose calls are in flight: the one that waits for its answers asks them itself, once."""
+    """kill -9 of the process whose calls are in flight: the one that waits for its answers asks
+    them itself, once."""
     first_is_dead = threading.Event()
 
     def answer(request):
@@ -727,7 +745,8 @@ def test_a_killed_process_leaves_its_questions_to_the_other(asker):
 
 def lines(journal: str) -> list[dict]:
     """All that a journal holds."""
-    return [json.loads(line) for path in sorted(Path(journal).glob("*.jsonl")) for line in path.read_bytes().splitlines()]  # fmt: skip
+    files = sorted(Path(journal).glob("*.jsonl"))
+    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from coevolve.models.service import Models, Options
 
 
 def test_a_conversation_stays_with_its_server(tmp_path):
-    """Forty conversations of three turns: both servers get some, and each conversation, told by its sample, only one of them."""
+    """Forty conversations of three turns: both servers get some, and each conversation, told by its
+    sample, only one of them."""
 
     async def talk(number: int) -> list[str]:
         request = ChatRequest(

@@ -1,4 +1,5 @@
-"""Structured answers: what decodes, what is repaired, what is refused, and what servers are told."""
+"""Structured answers: what decodes, what is repaired, what is refused, and what servers are
+told."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def test_wrong_answers_have_a_reason(reply, says):
     ['{"query": "%s", "confidence": 1}', '```json\n{"query": "q", "confidence": 1, "%s": 2}\n```'],
 )
 def test_half_a_surrogate_pair_is_no_text(half, text):
-    """Wherever in the answer it stands, whichever reader of JSON takes it; a whole pair, or the escape as text, is fine."""
+    """Wherever in the answer it stands, whichever reader of JSON takes it; a whole pair, or the
+    escape as text, is fine."""
     assert "surrogate" in decode(ChatReply(text % half), Idea).reason
     assert decode(ChatReply(text % "\\ud83d\\ude00"), Idea).reason is None
     assert decode(ChatReply(text % "\\\\ud83d"), Idea).reason is None

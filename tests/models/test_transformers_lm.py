@@ -23,7 +23,8 @@ def user(text):
 
 
 def dialogue(model, turns=3, seen=None):
-    """An environment that answers each reply with a text of the reply's own length, for some turns."""
+    """An environment that answers each reply with a text of the reply's own length, for some
+    turns."""
     count: Counter[int] = Counter()
 
     def respond(ended):
@@ -45,8 +46,8 @@ def dialogue(model, turns=3, seen=None):
 @pytest.mark.parametrize("template", ["PLAIN", "CHATML"])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_log_probabilities_are_those_of_a_full_pass(template, temperature):
-    """For rows of different lengths, with shared and own prompts, forced tokens and finished rows, the sampler's
-    log-probabilities equal those of one uncached pass over each row alone."""
+    """For rows of different lengths, with shared and own prompts, forced tokens and finished rows,
+    the sampler's log-probabilities equal those of one uncached pass over each row alone."""
     model = make(template, max_turn_tokens=9)
     prompts = [model.chat.prompt(user(text)) for text in ("aa", "aa", "bb cc aa bb", "", "aa")]
     rows = model.sample(prompts, [f"k{i}" for i in range(5)], dialogue(model), temperature)
@@ -93,7 +94,8 @@ def test_prefill_in_pieces(monkeypatch):
 
 
 def test_limits():
-    """No reply is longer than its cap, no row than the context; what a limit ends is reported as truncated."""
+    """No reply is longer than its cap, no row than the context; what a limit ends is reported as
+    truncated."""
     model = make(max_turn_tokens=6, max_tokens=60)
     seen = []
     prompts = [model.chat.prompt(user("aa"))] * 8
@@ -120,7 +122,8 @@ def test_defaults_come_from_the_model():
 
 
 def test_draws_follow_the_distribution():
-    """Frequencies over 20,000 keys agree with the probabilities (chi-squared, 4 degrees of freedom, p = .0001)."""
+    """Frequencies over 20,000 keys agree with the probabilities (chi-squared, 4 degrees of freedom,
+    p = .0001)."""
     import random
 
     probabilities = torch.tensor([0.5, 0.25, 0.15, 0.1, 0.0])
@@ -153,7 +156,8 @@ def test_damaged_weights_are_reported():
 
 
 def test_identity_follows_the_weights(tmp_path):
-    """Two directories of one name and other weights have other names; the same weights the same one."""
+    """Two directories of one name and other weights have other names; the same weights the same
+    one."""
     for place, seed in (("a", 0), ("b", 1), ("c", 0)):
         tiny_models.llama(300, seed=seed).save_pretrained(tmp_path / place / "policy")
     names = [identity(str(tmp_path / place / "policy")) for place in "abc"]

@@ -1,7 +1,8 @@
 """`--backend vllm`: the server's life, and the policy played through it.
 
-vLLM needs a GPU or a build of its own, so `vllm` here is a script that takes its command line and starts the real
-`transformers serve` with it: addresses, names, health, chat and the end of all processes are real, the engine is another.
+vLLM needs a GPU or a build of its own, so `vllm` here is a script that takes its command line and
+starts the real `transformers serve` with it: addresses, names, health, chat and the end of all
+processes are real, the engine is another.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ from conftest import run
 
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
 STAND_IN = """#!/bin/sh
-[ "$1" = serve ] && [ "$3" = --served-model-name ] && [ "$5 $6 $7 $8" = "--generation-config vllm --host 127.0.0.1" ] || exit 9
+[ "$1" = serve ] && [ "$3" = --served-model-name ] || exit 9
+[ "$5 $6 $7 $8" = "--generation-config vllm --host 127.0.0.1" ] || exit 9
 echo "$@" > "$(dirname "$0")/arguments"
-cd "$(dirname "$0")" && ln -sfn "$2" "./${{4%@*}}"  # this server takes what follows an @ for a revision
-HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 {python} -m transformers.cli.transformers serve "$4" --device cpu --host 127.0.0.1 --port "${{10}}" &
+# this server takes what follows an @ for a revision
+cd "$(dirname "$0")" && ln -sfn "$2" "./${{4%@*}}"
+export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+set -- "$4" --device cpu --host 127.0.0.1 --port "${{10}}"
+{python} -m transformers.cli.transformers serve "$@" &
 echo $! > server.pid
 wait
 """
@@ -55,7 +60,8 @@ def vllm(folder: Path, script: str) -> str:
 
 @pytest.mark.serve
 def test_a_policy_through_the_server(tmp_path):
-    """`rollout --backend vllm` plays the directory's model under a name with its digest, and leaves no process behind."""
+    """`rollout --backend vllm` plays the directory's model under a name with its digest, and leaves
+    no process behind."""
     if missing := real_server.missing():
         pytest.skip(f"pip install -e '.[serve]' ({', '.join(missing)} missing)")
     model = tiny_models.shop_policy(tmp_path / "shop", steps=150)
@@ -83,16 +89,21 @@ def test_a_policy_through_the_server(tmp_path):
     assert gone(int((tmp_path / "bin" / "server.pid").read_text()))
 
 
-FAILED = """\
+WORKER = "(VllmWorker-0 pid=2) ERROR 11-30 01:44:50 [multiproc_executor.py:948]"
+SERVER = "(APIServer pid=1)"
+ABOVE = "Engine core initialization failed. See root cause above."
+FAILED = f"""\
 #!/bin/sh
 cat >&2 << END
-(APIServer pid=1) WARNING 11-30 01:44:48 [system_utils.py:249] This can cause errors like OSError: [Errno 24] Too many open files.
-(VllmWorker-0 pid=2) ERROR 11-30 01:44:50 [multiproc_executor.py:948] Traceback (most recent call last):
-(VllmWorker-0 pid=2) ERROR 11-30 01:44:50 [multiproc_executor.py:948]     raise ValueError(
-(VllmWorker-0 pid=2) ERROR 11-30 01:44:50 [multiproc_executor.py:948] ValueError: Available memory on node 0 is less than desired
-(EngineCore pid=2) ERROR 11-30 01:44:51 [core.py:710] Exception: WorkerProc failed. See stack trace for root cause.
-(APIServer pid=1)     raise RuntimeError("Engine core initialization failed. See root cause above.")
-(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+{SERVER} WARNING 11-30 01:44:48 [system_utils.py:249] This can cause errors like \
+OSError: [Errno 24] Too many open files.
+{WORKER} Traceback (most recent call last):
+{WORKER}     raise ValueError(
+{WORKER} ValueError: Available memory on node 0 is less than desired
+(EngineCore pid=2) ERROR 11-30 01:44:51 [core.py:710] \
+Exception: WorkerProc failed. See stack trace for root cause.
+{SERVER}     raise RuntimeError("{ABOVE}")
+{SERVER} RuntimeError: {ABOVE} Failed core proc(s): {{}}
 [rank0]: a last word
 END
 exit 1
@@ -108,7 +119,12 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 END
 exit 1
 """
-REFUSED = "#!/bin/sh\necho 'usage: vllm serve' >&2\necho 'vllm: error: unrecognized arguments: --nonsense' >&2\nexit 2\n"
+REFUSED = """\
+#!/bin/sh
+echo 'usage: vllm serve' >&2
+echo 'vllm: error: unrecognized arguments: --nonsense' >&2
+exit 2
+"""
 SHORT = (
     "#!/bin/sh\necho starting >&2\necho 'No available memory for the cache blocks' >&2\nexit 3\n"
 )
@@ -120,7 +136,8 @@ SHORT = (
         (FAILED, "exit code 1: ValueError: Available memory on node 0 is less than desired (its"),
         (
             INVALID,
-            "1 validation error for ModelConfig Value error, User-specified max_model_len (99999) is greater",
+            "1 validation error for ModelConfig Value error, "
+            "User-specified max_model_len (99999) is greater",
         ),
         (REFUSED, "exit code 2: vllm: error: unrecognized arguments: --nonsense (its"),
         (SHORT, "exit code 3: No available memory for the cache blocks (its"),
@@ -128,7 +145,8 @@ SHORT = (
     ],
 )
 def test_a_server_that_does_not_start(tmp_path, monkeypatch, script, said):
-    """The cause is quoted: the last exception but the one that points to it; without one, the last words. The log is kept."""
+    """The cause is quoted: the last exception but the one that points to it; without one, the last
+    words. The log is kept."""
     monkeypatch.setenv("PATH", vllm(tmp_path / "bin", script))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(Unreachable, match=re.escape(said)) as raised, vllm_server.serve("m", "m"):
@@ -142,7 +160,8 @@ def test_a_server_that_does_not_start(tmp_path, monkeypatch, script, said):
 
 
 def test_a_server_that_ends_too_early(tmp_path, monkeypatch, capfd):
-    """Where the block goes on without a server, or fails for that, a warning says why and where the log is."""
+    """Where the block goes on without a server, or fails for that, a warning says why and where the
+    log is."""
     monkeypatch.setenv("PATH", vllm(tmp_path / "bin", ANSWERS.format(python=sys.executable)))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(OSError, match="reset"), vllm_server.serve("m", "m") as url:
@@ -225,7 +244,8 @@ def started(folder: Path, code: str, script: str) -> tuple[subprocess.Popen, lis
     "script", [STUBBORN, STUBBORN.replace("trap '' TERM\n", "")], ids=["deaf", "obedient"]
 )
 def test_the_server_dies_with_its_owner(tmp_path, script):
-    """kill -9 of the command takes the server and its children along, whether they heed SIGTERM or not."""
+    """kill -9 of the command takes the server and its children along, whether they heed SIGTERM or
+    not."""
     owner, processes = started(tmp_path / "bin", OWNER, script)
     owner.kill()
     owner.wait()
@@ -275,7 +295,8 @@ def test_no_vllm(monkeypatch, tmp_path):
     ],
 )
 def test_arguments_that_are_not_the_users(tmp_path, monkeypatch, argument):
-    """Whatever would put the server elsewhere is refused before it is started, in every spelling that vLLM takes."""
+    """Whatever would put the server elsewhere is refused before it is started, in every spelling
+    that vLLM takes."""
     monkeypatch.setenv("PATH", vllm(tmp_path / "bin", "#!/bin/sh\ntouch $0.started\n"))
     with pytest.raises(UsageError, match="--vllm-args"), vllm_server.serve("m", "m", argument):
         pass
@@ -283,7 +304,8 @@ def test_arguments_that_are_not_the_users(tmp_path, monkeypatch, argument):
 
 
 def test_refusals(tmp_path):
-    """A program cannot be served, nor a path without a model; there is one server at a time, and its arguments need it."""
+    """A program cannot be served, nor a path without a model; there is one server at a time, and
+    its arguments need it."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("{}")
     wrong = [
