@@ -113,8 +113,14 @@ class Slot:
         """The answer of each job: the type of its op (a step's list of results), or `Fault`."""
         answers: list[Any] = []
         with self._lock:
-            while len(answers) < len(jobs):
-                answers += self._run_until_death(jobs[len(answers) :])
+            while rest := jobs[len(answers) :]:
+                try:
+                    done, death = self._attempt(rest)
+                except OSError as error:
+                    return answers + [Fault(self._cannot_start(error))] * len(rest)
+                answers += done
+                if death:
+                    answers.append(self._retry(rest[len(done)], death))
         return answers
 
     def forget(self, sessions: list[EnvSession]) -> None:
@@ -138,26 +144,26 @@ class Slot:
         with self._lock:
             self._drop()
 
-    def _run_until_death(self, jobs: list[PoolJob]) -> list[Any]:
-        """Answers all of the jobs, or the first ones, up to and including that of a death."""
-        try:
-            worker = self._ready()
-        except OSError as error:
-            return [Fault(f"cannot start {self._launch.command[0]}: {error.strerror}")] * len(jobs)
-        plan = list(self._plan(jobs))
+    def _attempt(self, jobs: Sequence[PoolJob]) -> tuple[list[Any], Death | None]:
+        """The answers of the jobs, or of the first ones and the death that the next one met.
+
+        Raises OSError where the worker cannot be started.
+        """
+        worker, plan = self._ready(), list(self._plan(jobs))
         replies, death = worker.exchange([request for request, _, _ in plan])
         answers = []
         for (request, job, expected), reply in zip(plan, replies, strict=False):
             if expected is None:
-                answers.append(self._answer(job, job.actions, reply))
+                answers.append(self._answer(job, reply))
             else:
                 self._replayed(job.session, request.op, expected, reply)
         if death:
             self._drop()
-            answers.append(self._retry(jobs[len(answers)], death))
-        return answers
+            request, _, expected = plan[len(replies)]
+            death = death._replace(replaying=request.op if expected is not None else "")
+        return answers, death
 
-    def _plan(self, jobs: list[PoolJob]) -> Iterator[tuple[WorkerRequest, PoolJob, str | None]]:
+    def _plan(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[WorkerRequest, PoolJob, str | None]]:
         """Every request to send, its job, and None, or in a replay before the job the state that
         must come out."""
         planned: set[str] = set()
@@ -199,43 +205,56 @@ class Slot:
 
     def _retry(self, job: PoolJob, first: Death) -> Any:
         """The job that a worker died of, alone in a fresh one, action by action."""
-        if job.session and job.session.ended:
-            return job.session.answer_after_end(job.op)
+        session = job.session
+        if session and session.ended:
+            return session.answer_after_end(job.op)
         if self._closed:
             return Fault("the pool is closed", "closed")
         if job.op == "describe":
             return Fault(first.message, first.kind)
         self._report(job, first)
-        for request, expected in self._replay(job):
-            reply = self._once(request)
-            if isinstance(reply, Death):
-                return self._end(job, Fault(f"replay: {request.op} {reply.message}", reply.kind))
-            self._replayed(job.session, request.op, expected, reply)
-            if job.session.ended:
-                return job.session.answer_after_end(job.op)
-        if job.op == "step":
-            return self._retry_step(job)
-        reply = self._once(job.request)
-        if isinstance(reply, Death):
-            return self._end(job, Fault(f"{job.op}: {reply.message}", reply.kind))
-        return self._answer(job, (), reply)
-
-    def _retry_step(self, job: PoolJob) -> list[ActionResult] | Fault:
-        session, results = job.session, []
+        if job.op != "step":
+            answers, death = self._attempt_again(job)
+            return self._died_again(job, death) if death else answers[0]
+        results: list[ActionResult] = []
         for action in job.actions:
-            reply = self._once(step_request(session, job.turn, [action], self._limits))
-            if isinstance(reply, Death):
-                if reply.kind in ("garbage", "unreachable") or self._closed:
-                    return self._end(job, Fault(f"step: {reply.message}", reply.kind))
-                session.ended = _fatal(reply, session)
-                return [*results, session.ended]
-            answer = self._answer(job, [action], reply)
-            if isinstance(answer, Fault):
-                return answer
-            results += answer
+            request = step_request(session, job.turn, [action], self._limits)
+            answers, death = self._attempt_again(PoolJob(session, request, job.turn, [action]))
+            if death:
+                end = self._died_again(job, death)
+                return end if isinstance(end, Fault) else results + end
+            if isinstance(answers[0], Fault):
+                return answers[0]
+            results += answers[0]
             if session.ended:
                 break
         return results
+
+    def _attempt_again(self, job: PoolJob) -> tuple[list[Any], Death | None]:
+        try:
+            return self._attempt([job])
+        except OSError as error:
+            return [], Death("unreachable", self._cannot_start(error))
+
+    def _died_again(self, job: PoolJob, death: Death) -> Any:
+        """The fault of the infrastructure or, where an action killed two workers, the policy's end."""
+        session = job.session
+        if session and session.ended:
+            return session.answer_after_end(job.op)
+        if death.replaying:
+            return self._end(job, Fault(f"replay: {death.replaying} {death.message}", death.kind))
+        if job.op != "step" or death.kind in ("garbage", "unreachable") or self._closed:
+            return self._end(job, Fault(f"{job.op}: {death.message}", death.kind))
+        session.ended = ActionResult(
+            observation=f"Error: this call {death.message}. The episode ends here.",
+            error=death.kind,
+            state=session.state,
+            fatal=death.kind,
+        )
+        return [session.ended]
+
+    def _cannot_start(self, error: OSError) -> str:
+        return f"cannot start {self._launch.command[0]}: {error.strerror}"
 
     def _report(self, job: PoolJob, death: Death) -> None:
         """One line for each kind of death, however many workers die of it."""
@@ -245,16 +264,7 @@ class Slot:
             again = "trying once more in a fresh worker, as with every further one"
             warn(f"{name}: {job} {death.message}; {again} (each kind is told once)")
 
-    def _once(self, request: WorkerRequest) -> WorkerReply | Death:
-        try:
-            replies, death = self._ready().exchange([request])
-        except OSError as error:
-            return Death("unreachable", f"cannot start {self._launch.command[0]}: {error.strerror}")
-        if death:
-            self._drop()
-        return death or replies[0]
-
-    def _answer(self, job: PoolJob, actions: Sequence[Action], reply: WorkerReply) -> Any:
+    def _answer(self, job: PoolJob, reply: WorkerReply) -> Any:
         session = job.session
         if session and session.ended:
             return session.answer_after_end(job.op)
@@ -263,20 +273,17 @@ class Slot:
             return self._end(job, answer) if job.op in ("open", "step") else answer
         if job.op == "open":
             session.opened, session.generation = answer, self.generation
-        if job.op == "step":
-            return self._log(job, actions, answer.results)
-        return answer
+        return self._log(job, answer.results) if job.op == "step" else answer
 
-    def _log(
-        self, job: PoolJob, actions: Sequence[Action], entries: list[list[ActionResult]]
-    ) -> Any:
+    def _log(self, job: PoolJob, entries: list[list[ActionResult]]) -> list[ActionResult] | Fault:
         """The results of a step, once they are in the session's log."""
         results = entries[0] if len(entries) == 1 else []
         fatal = bool(results) and results[-1].fatal is not None
-        if len(results) > len(actions) or (len(results) < len(actions) and not fatal):
-            message = f"step: {len(results)} results for {len(actions)} actions"
+        missing = len(job.actions) - len(results)
+        if missing < 0 or (missing > 0 and not fatal):
+            message = f"step: {len(results)} results for {len(job.actions)} actions"
             return self._end(job, Fault(message, "garbage"))
-        done = zip(actions, results, strict=False)
+        done = zip(job.actions, results, strict=False)
         job.session.log += [(job.turn, action, result.state) for action, result in done]
         if fatal:
             job.session.ended = results[-1]
@@ -307,9 +314,3 @@ class Slot:
             self._worker.close()
             self._worker = None
             self.generation += 1
-
-
-def _fatal(death: Death, session: EnvSession) -> ActionResult:
-    text = f"Error: this call {death.message}. The episode ends here."
-    state = session.state
-    return ActionResult(observation=text, error=death.kind, state=state, fatal=death.kind)

@@ -45,6 +45,8 @@ class Death(NamedTuple):
     kind: str
     """`timeout`, `memory`, `died`, `garbage` (it printed something that is not the protocol)."""
     message: str
+    replaying: str = ""
+    """Op of the request that it died of, if that was part of a replay (slot.py)."""
 
 
 class WorkerRequest(NamedTuple):
