@@ -178,8 +178,7 @@ def _replay(
 def _grades(
     pool: Pool, start: Start, actions: list[Action], acted: EnvSession, idle: EnvSession
 ) -> Iterator[ProtocolCheck]:
-    """A task whose solution is what `acted` did must be a success there, and none where nothing was
-    done."""
+    """A task with the solution that `acted` did succeeds there, and not where nothing was done."""
     untouched = idle.opened.state
     if pool.description.code and pool.description.code.ends:
         end = Call(pool.description.code.ends[0])

@@ -57,7 +57,7 @@ class Pool:
     """Worker processes of one environment. Thread-safe; to be used as a context manager."""
 
     name: str
-    """What a task record has in `env`."""
+    """The value of `env` in a task record."""
     description: Description
     tools: dict[str, Tool]
 
@@ -183,8 +183,7 @@ class Pool:
     def open(
         self, starts: list[Start], queries: list[list[str] | None] | None = None
     ) -> list[EnvSession | Fault]:
-        """A new session from each start state; `queries` are the user's turns, for an environment
-        that wants them."""
+        """Opens a session from each start state; `queries` are the user's turns, where wanted."""
         turns = queries if queries and self.description.query else [None] * len(starts)
         sessions, jobs = [], []
         for start, query in zip(starts, turns, strict=True):

@@ -35,8 +35,7 @@ class FaultCounter:
         self._answered = False
 
     def add(self, fault: str | None, *, answered: bool = False) -> None:
-        """Counts one thing; `fault` is None where it was kept. `answered`: it was lost to something
-        else than the environment, which did answer."""
+        """Counts one thing, kept where `fault` is None; `answered`: the environment did answer."""
         self._answered |= answered
         if fault is None:
             self.kept += 1
@@ -54,8 +53,7 @@ class FaultCounter:
             raise Unreachable(f"all {self.lost} {self._met_faults()}")
 
     def end(self, rerun: str = "a rerun tries those again") -> None:
-        """Raises Unreachable or Partial where something was lost; asked when the output is
-        complete."""
+        """Raises Unreachable or Partial where something was lost, once the output is complete."""
         self.stop()
         if self.lost:
             total = self.lost + self.kept

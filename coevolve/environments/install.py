@@ -31,7 +31,7 @@ from coevolve.runs import home
 
 
 class InstallRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a benchmark's environment holds: exact pins, installed without their dependencies."""
+    """The contents of a benchmark's environment: exact pins, installed without dependencies."""
 
     name: str
     version: str
@@ -41,7 +41,7 @@ class InstallRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     caches: tuple[str, ...] = ()
     """Variables that name folders of the benchmark's own, which lie in the environment."""
     purpose: str = ""
-    """What it is for, where it plays no episodes."""
+    """Its use, where it plays no episodes."""
 
 
 def _recipes() -> dict[str, InstallRecipe]:
@@ -58,7 +58,7 @@ def directory(recipe: InstallRecipe) -> Path:
 
 
 def installed(name: str) -> bool:
-    """Whether the environment is there, whole, and as its recipe says."""
+    """Tells whether the environment is there, whole, and as its recipe says."""
     where = directory(RECIPES[name])
     try:
         marker = msgspec.json.decode((where / _MARKER).read_bytes())
@@ -107,8 +107,7 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
 
 
 def verify(name: str) -> list[str]:
-    """What differs between the installed files and their wheels, in words; empty if nothing
-    does."""
+    """Describes each installed file that differs from its wheel's."""
     found, records = [], {}
     pattern = "lib/python3*/site-packages/*.dist-info/RECORD"
     for record in sorted(directory(RECIPES[name]).glob(pattern)):

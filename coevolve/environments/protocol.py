@@ -37,8 +37,7 @@ _PLAIN = re.compile(r"[\w.:/-]{1,128}")
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name may stand among a prompt's own words: at most 128 letters, digits,
-    ``_.:/-``."""
+    """Tells whether a name may stand among a prompt's own words."""
     return _PLAIN.fullmatch(name) is not None
 
 
@@ -53,36 +52,31 @@ class Language(Struct, frozen=True):
     do: list[str] = []
     """Alternative imperative clauses or questions: ``set {name} to {text} in farm``."""
     optional: dict[str, str] = {}
-    """Parameter → what is appended when the call has that optional argument: `` with the tags
-    {tags}``."""
+    """Parameter → text appended where the call has that argument: `` with the tags {tags}``."""
     refer: dict[str, str] = {}
-    """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"}; `` ""
-    `` is the whole output."""
+    """Key of the output → noun phrase for that value: {"text": "the clinic note of {name}"};
+    the key "" is the whole output."""
     rows: dict[str, str] = {}
     """Key of an object in the output → noun phrase for what the value stands for, an identifier for
     its row; its slots are keys of that same object: {"song_id": "{title}"}. It is said where a
     parameter of that name is wanted."""
     facts: dict[str, str] = {}
-    """The same for a value that tells something about its object:
-    {"duration": "the length in seconds of the song {title}"}."""
+    """The same for a value that describes its object: {"duration": "the length of {title}"}."""
     words: dict[str, dict[str, str]] = {}
     """Parameter → JSON text of a value → how it is said: {"unlock": {"false": "Lock"}}."""
     lookup_only: list[str] = []
     """Parameters whose value a user would not say: it must come from an observation."""
     literal: list[str] = []
-    """Parameters whose value a user says as it is (a password, a message): no phrase for an output
-    stands in its place."""
+    """Parameters whose value a user says as it is (a password), and no phrase in its place."""
     absent: dict[str, str] = {}
-    """Optional parameter → what is appended when the call lacks it, where the default matters:
-    ``, with priority 1``."""
+    """Parameter → text appended where the call lacks it, if that matters: ``, with priority 1``."""
 
 
 class Tool(Struct, frozen=True):
     """A tool that sessions may offer."""
 
     name: str
-    """Plain (`is_plain`); servers that take letters, digits, _ and - only get ``__`` for the
-    rest."""
+    """Plain (`is_plain`); for servers that take fewer characters ``__`` stands for the others."""
     description: str
     parameters: dict[str, Any]
     """JSON Schema of an object."""
@@ -97,7 +91,7 @@ class Tool(Struct, frozen=True):
 
 
 class EpisodeLimits(Struct, frozen=True):
-    """How long an episode may be, and how many may run."""
+    """Bounds of an episode, and of the number of sessions."""
 
     max_steps: int = 30
     """Actions per episode."""
@@ -108,16 +102,13 @@ class EpisodeLimits(Struct, frozen=True):
 
 
 class CodeSyntax(Struct, frozen=True):
-    """How calls are written as a program, for an environment whose actions are code and that takes
-    calls as well."""
+    """The syntax of calls in a program, where actions are code and calls are taken as well."""
 
     call: str = "{tool}({arguments})"
     setup: dict[str, str] = {}
-    """Variable → the statement that gives it its value, which may use variables that stand before
-    it."""
+    """Variable → the statement that sets it, which may use variables that stand before it."""
     arguments: dict[str, dict[str, str]] = {}
-    """Tool → arguments that calls leave out and code has to pass, as expressions that may use
-    variables of `setup`."""
+    """Tool → arguments that only code has to pass: expressions, which may use `setup`."""
     end: str = ""
     """The statement that finishes a program, unless a call of `ends` does."""
     ends: list[str] = []
@@ -125,7 +116,7 @@ class CodeSyntax(Struct, frozen=True):
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """What an environment says of itself."""
+    """An environment's description of itself."""
 
     name: str
     version: str
@@ -138,25 +129,21 @@ class Description(Struct, frozen=True, kw_only=True):
     """Splits whose start states, queries and solutions no synthetic task may touch."""
     limits: EpisodeLimits = EpisodeLimits()
     max_goals: int = 1
-    """How many goals one synthetic task should combine at most, each a user's turn."""
+    """Goals that one synthetic task should combine at most, each a user's turn."""
     actions: str = "calls"
     """`calls` or `code`."""
     code: CodeSyntax | None = None
-    """Where actions are code, how calls are written so; the environment then takes both, and
-    programs explore it by calls."""
+    """Where actions are code: the environment takes calls too, and programs explore by them."""
     query: bool = False
     """`open` wants the user's turns, because the world itself tells its task."""
     harmless: list[dict[str, Any]] = []
-    """Calls {"tool", "arguments"} that change nothing and tell next to nothing: the hollow
-    control."""
+    """Calls {"tool", "arguments"} that change and tell next to nothing: the hollow control."""
     app_tags: bool = False
-    """Its tasks are tagged with the apps that they are about; those made from explorations are,
-    too."""
+    """Tasks, also those made from explorations, are tagged with the apps that they are about."""
 
 
 class OwnTask(Struct, frozen=True, kw_only=True):
-    """A task as a worker lists it: a task record without what the client knows (id,
-    environment)."""
+    """A task as a worker lists it: a task record without id and environment."""
 
     kind: str = ""
     tags: list[str] = []
@@ -188,16 +175,15 @@ class Opened(Struct, frozen=True, kw_only=True):
     tools: list[str] = []
     """Names offered in this session from its beginning; empty = all."""
     later: dict[str, list[str]] = {}
-    """Index of a user's turn, as text → names that are offered from that turn on, beside
-    `tools`."""
+    """Index of a user's turn, as text → names offered from that turn on, beside `tools`."""
     values: dict[str, list[Any]] = {}
-    """What a user of this start state would know, by ``tool.parameter`` (wins) or ``parameter``."""
+    """Values that a user of this state knows, by ``tool.parameter`` (wins) or ``parameter``."""
     state: str = ""
     """Hash of the start state."""
 
 
 class ActionResult(Struct, frozen=True, kw_only=True):
-    """What one action did."""
+    """The effects and the observation of one action."""
 
     observation: str
     error: str | None = None
@@ -209,8 +195,7 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     done: bool = False
     """The policy has told the environment that the task is complete: nothing more need be asked."""
     tools: list[str] | None = None
-    """Tools that a code action has called, in their order; None where the environment does not
-    say."""
+    """Tools that a code action called, in their order; None where the environment does not say."""
 
 
 class Stepped(Struct, frozen=True):
@@ -228,7 +213,7 @@ class Graded(Struct, frozen=True, kw_only=True):
     progress: float = 0.0
     reason: str = ""
     details: dict[str, Any] = {}
-    """What the environment tells beside the verdict; never part of it."""
+    """Facts that the environment tells beside the verdict; never part of it."""
 
 
 RESULT_TYPES = {

@@ -40,8 +40,7 @@ BUILT_IN = {
 }
 DATE = "2026-01-01"
 MODEL_VARIABLES = "OPENAI_"
-"""Prefix of the variables that no worker gets; who needs a key of its own passes it under another
-name."""
+"""Prefix of the variables that no worker gets; a key of its own has another name."""
 WORKERS = Path(__file__).with_name("workers")
 _FIXED = {"PYTHONHASHSEED": "0", "COEVOLVE_DATE": DATE}
 _BUILT_IN = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1"}
@@ -50,14 +49,14 @@ _INHERITED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 
 class Launch(NamedTuple):
-    """How to start a worker."""
+    """The command that starts a worker, and its surroundings."""
 
     name: str
-    """What a task record has in `env`."""
+    """The value of `env` in a task record."""
     command: list[str]
     environment: dict[str, str]
     setup_seconds: float = 60
-    """How long opening a session may take, the first one's start of the benchmark included."""
+    """Time that opening a session may take, the first one's start of the benchmark included."""
 
 
 def find(env: str) -> Launch:
@@ -76,8 +75,7 @@ def find(env: str) -> Launch:
 
 
 def recorded(env: str, named: str | None) -> str:
-    """The environment that a record names, if it may be started: a built-in one, or the command
-    line that the user named too. Raises UsageError."""
+    """Returns a record's environment: a built-in one, or the command that the user named too."""
     # Records travel; a command in somebody's file is not run because it stands there.
     if env in BUILT_IN or env == named:
         return env
@@ -88,7 +86,7 @@ def recorded(env: str, named: str | None) -> str:
 
 
 def _appworld() -> dict[str, str]:
-    """Where its data are, and its options, which the user sets as variables of that prefix."""
+    """The places of its data, and its options: the user's variables of that prefix."""
     appworld_root.check_options()
     options = {key: value for key, value in os.environ.items() if key.startswith(_APPWORLD)}
     data = {

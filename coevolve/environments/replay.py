@@ -28,7 +28,7 @@ class ReplayJob(NamedTuple):
 
 
 class ReplayedEpisode(NamedTuple):
-    """What an environment did in a replay."""
+    """The results of one job."""
 
     opened: Opened
     results: list[list[ActionResult]]
@@ -97,8 +97,7 @@ def _grade(pool: Pool, jobs: Sequence[ReplayJob], sessions: list, done: list) ->
 
 
 ReplayCoroutine = Generator[list[ReplayJob], "list[ReplayedEpisode | Fault]", T]
-"""A computation that yields the jobs it wants replayed, is sent their episodes, and returns its
-result."""
+"""A computation that yields jobs, is sent their episodes, and returns its result."""
 
 
 def gather_replays(coroutines: Sequence[ReplayCoroutine[T]]) -> ReplayCoroutine[list[T]]:
@@ -150,8 +149,7 @@ def checked_responses(
 
 
 def effects_digest(tools: dict[str, Tool], job: ReplayJob, episode: ReplayedEpisode) -> str:
-    """Digest of what a task achieves, `Task.effects`: per turn, the effects and the checked
-    responses."""
+    """Digest of a task's achievement, `Task.effects`: effects and checked responses per turn."""
     turns = []
     for actions, results in zip(job.turns, episode.results, strict=True):
         effects = [effect for result in results for effect in result.effects]

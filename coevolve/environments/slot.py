@@ -27,7 +27,7 @@ _encode = msgspec.json.encode
 
 
 class WorkerLimits(NamedTuple):
-    """What a worker may take for an action, for any other request, and in memory."""
+    """The time that a worker has for an action and for any other request, and its memory."""
 
     call_seconds: float
     setup_seconds: float
@@ -54,8 +54,7 @@ class EnvSession:
         return self.log[-1][2] if self.log else self.opened.state
 
     def answer_after_end(self, op: str) -> Any:
-        """What a session that has ended answers: its end, or the grade of the policy's own
-        failure."""
+        """The answer of a session that has ended: its end, or the grade of the policy's failure."""
         if isinstance(self.ended, Fault):
             return self.ended
         if op == "evaluate":
@@ -164,8 +163,7 @@ class Slot:
         return answers, death
 
     def _plan(self, jobs: Sequence[PoolJob]) -> Iterator[tuple[WorkerRequest, PoolJob, str | None]]:
-        """Every request to send, its job, and None, or in a replay before the job the state that
-        must come out."""
+        """Yields each request, its job, and None or, in a replay, the state that must come out."""
         planned: set[str] = set()
         for job in jobs:
             if job.session and job.session.id not in planned:
@@ -174,8 +172,7 @@ class Slot:
             yield job.request, job, None
 
     def _replay(self, job: PoolJob) -> list[tuple[WorkerRequest, str]]:
-        """What makes the current worker know the session as it was: requests, the state after
-        each."""
+        """The requests that restore a session in the current worker, and the state after each."""
         session = job.session
         if session is None or job.op == "open" or session.ended:
             return []

@@ -40,7 +40,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Death(NamedTuple):
-    """Why a worker is gone."""
+    """The end of a worker."""
 
     kind: str
     """`timeout`, `memory`, `died`, `garbage` (it printed something that is not the protocol)."""
@@ -56,7 +56,7 @@ class WorkerRequest(NamedTuple):
     fields: bytes
     """JSON object of the op's fields."""
     seconds: float
-    """How long the reply may take."""
+    """Time that the reply may take."""
 
 
 class ErrorReply(msgspec.Struct, frozen=True):

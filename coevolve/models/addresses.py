@@ -26,8 +26,7 @@ class Address(NamedTuple):
     """The header of the user and password, where there is one."""
     query: list[tuple[str, str]]
     secrets: list[str]
-    """Texts in it that nobody may see: the password, the header's token, the values of the
-    query."""
+    """Secret texts in it: the password, the header's token, the values of the query."""
 
 
 def addresses(urls: str | None) -> list[Address]:
@@ -51,8 +50,7 @@ def _checked(url: str) -> Address:
 
 
 def address(url: str) -> Address:
-    """Splits an address into its parts. Its bytes are kept: what is no UTF-8 becomes half
-    surrogates."""
+    """Splits an address into its parts; bytes that are no UTF-8 become half surrogates."""
     parts = urlsplit(url)
     given, at, host = parts.netloc.rpartition("@")
     plain = parts._replace(netloc=host, query="").geturl()

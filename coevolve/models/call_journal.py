@@ -35,7 +35,7 @@ _KEY = slice(len(_HEAD), len(_HEAD) + 32)
 
 
 class JournalQuestion(Struct, frozen=True):
-    """What a person needs to recognise a call; the whole of it is in the key."""
+    """The part of a call by which a person recognises it; the whole of it is in the key."""
 
     model: str
     prompt: str
@@ -57,9 +57,9 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     estimated: Usage | None = None
     """Tokens, where the server's reply did not count them."""
     unusable: str | None = None
-    """Why there is no answer; `reply` has its usage only. The question is open, and asked again."""
+    """The reason why the reply holds its usage only: the question is open, and asked again."""
     wasted: Usage = Usage()
-    """What all answers to this question took that could not be used."""
+    """Tokens of all unusable answers to this question."""
 
 
 _decoder = msgspec.json.Decoder(JournalEntry)
@@ -141,8 +141,7 @@ class CallJournal:
 
 
 class _JournalFile:
-    """One file of the journal, with the places of its lines by key; a later line with a key
-    counts."""
+    """One file of the journal, with the places of its lines by key; the last of two counts."""
 
     def __init__(self, path: Path, writes: bool):
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -166,8 +165,7 @@ class _JournalFile:
         return os.pread(self._handle, place[1], place[0]) if place else None
 
     def append(self, line: bytes) -> None:
-        """The whole line or, if the disk is full or the process killed, a part that counts for
-        nothing."""
+        """Appends the whole line or, where that fails midway, a part that counts for nothing."""
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         try:
             end = os.fstat(self._handle).st_size

@@ -34,8 +34,7 @@ Message = dict[str, Any]
 MAX_TOKENS = 2**53
 """Tokens of one call that a server may count; one that says more counts nothing."""
 UNANSWERED = "the model gave no reply: "
-"""How every BadReply begins: the server was reached, so that what was lost to it is lost work, and
-no environment's fault."""
+"""Beginning of every BadReply, which is lost work but no environment's fault."""
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -103,7 +102,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
 
 class ChatReply(Struct, frozen=True, omit_defaults=True):
-    """What the model said."""
+    """The model's answer."""
 
     text: str = ""
     reasoning: str = ""
@@ -215,8 +214,7 @@ def _decode(body: bytes) -> _Completion:
 
 
 def _split(message: _Message, truncated: bool) -> tuple[str, str]:
-    """Text and reasoning. Reasoning in the text that is ended neither by its mark nor by the token
-    limit is text."""
+    """Text and reasoning; reasoning that neither its mark nor the token limit ended is text."""
     content = _text(message.content) or _text(message.refusal)
     reasoning = message.reasoning_content or message.reasoning
     if reasoning and isinstance(reasoning, str):
@@ -241,14 +239,13 @@ def _text(content: Any) -> str:
 
 
 def _function(item: Any) -> Any:
-    """What a call calls and with what, as it came."""
+    """The function of a call, as it came."""
     inner = item.get("function") if isinstance(item, dict) else None
     return inner if isinstance(inner, dict) else item
 
 
 def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None:
-    """The call in OpenAI's shape, its arguments as text; None where no server would take it
-    back."""
+    """The call in OpenAI's shape, with arguments as text; None where no server would take it."""
     function = _function(item)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         return None

@@ -68,8 +68,7 @@ class ChatTemplate:
             raise UsageError(f"{self.tokenizer.name_or_path}: {why}") from None
 
     def suffix(self, messages: list[Message]) -> list[int]:
-        """Token ids between the end token of a reply and the start of the next one, with the
-        messages between them."""
+        """Token ids between the end token of a reply and the next reply, with the messages."""
         key = tuple((m["role"], m["content"]) for m in messages)
         if key not in self._suffixes:
             if len(self._suffixes) >= MAX_SUFFIXES:
@@ -160,8 +159,7 @@ class ChatTemplate:
             return False
 
     def _known_roles(self, messages: list[Message]) -> list[Message]:
-        """The messages as this template can show them: without a tool role one user message holds
-        them all."""
+        """The messages as this template can show them: without a tool role, as one user message."""
         if self._tool_role or all(m["role"] != "tool" for m in messages):
             return messages
         return [{"role": "user", "content": "\n".join(m["content"] for m in messages)}]

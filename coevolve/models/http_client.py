@@ -98,8 +98,7 @@ def _set_variables(names: tuple[str, ...]) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """The reason at the bottom of a connection error, in the system's words: "Connection
-    refused"."""
+    """The bottom of a connection error, in the system's words: "Connection refused"."""
     found = bottom = error.__cause__ or error
     while bottom := _cause_of(bottom):
         found = bottom if isinstance(bottom, OSError) else found

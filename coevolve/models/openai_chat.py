@@ -115,8 +115,7 @@ class ChatClient:
         return replace(reply, text=text, reasoning=reasoning, tool_calls=calls)
 
     async def _post(self, request: ChatRequest, names: dict[str, str]) -> Any:
-        """The raw response; asks again where the server has no structured answers, or no `tool`
-        messages of this kind."""
+        """The raw response; asks again without what the server turns out not to support."""
         model, server = request.model, self._servers[_conversation(request) % len(self._servers)]
         schema, results = model not in self._without_schema, model not in self._without_results
         try:
@@ -144,8 +143,7 @@ class ChatClient:
 
 
 def _conversation(request: ChatRequest) -> int:
-    """The same number for all requests of one conversation: what was said before the model's first
-    word, and which sample it is."""
+    """The same number for all requests of a conversation: its first messages and its sample."""
     began = itertools.takewhile(lambda message: message["role"] != "assistant", request.messages)
     words = "\0".join(str(message.get("content")) for message in began)
     return zlib.crc32(words.encode("utf-8", "replace")) + request.sample
@@ -191,7 +189,7 @@ def _renamed(named: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def _is_lone_result(message: Message) -> bool:
-    """Whether it is the result of a call that was read from a reply's text: one without an id."""
+    """Tells whether it is the result of a call without an id, read from a reply's text."""
     return message["role"] == "tool" and "tool_call_id" not in message
 
 

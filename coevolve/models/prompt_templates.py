@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 SUFFIX = ".jinja"
 FOLDER = files("coevolve") / "prompts"
 EXAMPLES: dict[str, dict[str, Any]] = json.loads((FOLDER / "examples.json").read_text("utf-8"))
-"""What the stages give to each prompt, by example: the variables that a file of the user's may
-use."""
+"""Variables that the stages give to each prompt, by example."""
 _NEVER_EMPTY = ("explorations",)
 
 
@@ -43,8 +42,7 @@ class PromptTemplate(NamedTuple):
     environment: Environment
 
     def render(self, **values: Any) -> str:
-        """The text, without white space at its ends. Raises UsageError for a variable that the
-        stage doesn't give."""
+        """The text, stripped. Raises UsageError for a variable that the stage doesn't give."""
         try:
             return self.environment.get_template(self.name + SUFFIX).render(values).strip()
         except Exception as error:  # a template is a program of the user's, and may fail in any way
@@ -52,8 +50,7 @@ class PromptTemplate(NamedTuple):
 
 
 def load(name: str, directory: str | None = None) -> PromptTemplate:
-    """Raises UsageError for a wrong folder or a prompt that does not work, MissingDependency
-    without jinja2."""
+    """Raises UsageError for a wrong folder or a prompt that does not work."""
     sources = _sources(directory)
     environment = _environment(sources)
     included = _included(name + SUFFIX, sources, environment)

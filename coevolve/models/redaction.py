@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 MIN_CHARACTERS = 5
-"""What is shorter is no secret, and stands in too many texts by chance."""
+"""A shorter text is no secret, and stands in too many texts by chance."""
 REDACTED = "***"
 # It begins where a run of backslashes begins, so that long ones take no time squared.
 _ESCAPE = r"(?<!\\)\\+"
@@ -47,8 +47,7 @@ def _letter_pattern(letter: str) -> str:
 
 
 def public_address(url: str) -> str:
-    """Any text that was given as an address, as a message may hold it: nothing before an @, nothing
-    after a question mark."""
+    """An address as a message may hold it: without all before an @ or after a question mark."""
     begin, at, host = url.rpartition("@")
     scheme = re.match(r"[a-z]+://", begin, re.IGNORECASE)
     return re.split(r"[?#]", f"{scheme[0] if scheme else ''}{REDACTED}@{host}" if at else url)[0]

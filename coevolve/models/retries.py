@@ -27,7 +27,7 @@ MAX_RETRY_AFTER = 60
 
 
 def is_passing(status: int | None) -> bool:
-    """Whether an attempt with this HTTP status (None: without an answer) is worth another one."""
+    """Tells whether an attempt with this status (None: no answer) is worth another one."""
     return status is None or status in (408, 409, 429) or status >= 500
 
 

@@ -92,8 +92,7 @@ def package() -> Any:
 
 
 def environment_key() -> str:
-    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables that cannot or must not go
-    out."""
+    """OPENAI_API_KEY, or `NO_KEY`. Raises UsageError for variables that cannot go out."""
     if os.environ.get("OPENAI_CUSTOM_HEADERS"):
         raise UsageError(
             "OPENAI_CUSTOM_HEADERS is not sent, and is to be unset: "
@@ -107,7 +106,7 @@ def environment_key() -> str:
 
 
 def _credentials(at: Address, key: str) -> str:
-    """What a server that refuses who asks has refused."""
+    """The credentials that a server has refused, in words."""
     if at.authorization:
         sent = "the user and password in its address"
     elif key != NO_KEY:
@@ -118,8 +117,7 @@ def _credentials(at: Address, key: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What the body of an error says is wrong, in any form that servers have; else its own
-    message."""
+    """The reason in an error's body, in any form that servers have; else its own message."""
     said = getattr(error, "body", None)
     while isinstance(said, dict):
         inner = (said[name] for name in ("message", "detail", "error") if said.get(name))

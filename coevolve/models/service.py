@@ -101,8 +101,7 @@ class Models:
         self.close(finish=kind is None or issubclass(kind, Exception))
 
     def close(self, finish: bool = True) -> None:
-        """Ends the client and the loop; `finish` waits for calls in flight and keeps their
-        answers."""
+        """Ends client and loop; `finish` waits for calls in flight and keeps their answers."""
         if not self._closing:
             self._closing = True
             try:
@@ -261,8 +260,7 @@ class Models:
 
 
 class _OrderedTasks:
-    """Items on their way through a coroutine function: `width` run, finished ones wait for their
-    turn."""
+    """Items on their way through a coroutine function: `width` run, the done ones keep order."""
 
     def __init__(self, items: Iterable[Any], function: Callable[[Any], Awaitable[Any]], width: int):
         self._source, self._function, self._width = iter(items), function, width

@@ -38,8 +38,7 @@ BYTES_PER_TOKEN = 3
 
 
 def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
-    """What a call took, where the server does not say (no prompt has 0 tokens, and no words); None
-    where it does."""
+    """The tokens of a call whose server does not count them; None where it does."""
     prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
     answer = [reply.text, reply.reasoning, *reply.tool_calls]
     if prompt and (completion or not any(answer)):
@@ -177,7 +176,7 @@ class Totals(Struct):
         return f"{self.stage}: model {self.model}: " + ", ".join(parts)
 
     def _per_record(self) -> str:
-        """What the records cost, whenever it was paid: the journal's part included."""
+        """The price of a record, whenever it was paid: the journal's part included."""
         costs = [spent.cost for spent in (self.paid, self.reused)]
         calls = (self.paid.calls + self.reused.calls) / self.kept
         tokens = (self.paid.tokens + self.reused.tokens) / self.kept

@@ -30,7 +30,7 @@ class DecodedAnswer(NamedTuple):
 
     value: Any = None
     reason: str | None = None
-    """Why there is no value."""
+    """The reason why there is no value."""
     repaired: bool = False
 
 
@@ -59,8 +59,7 @@ def _close(schema: dict[str, Any]) -> bool:
 
 
 def decode(reply: ChatReply, type_: type) -> DecodedAnswer:
-    """The reply's text as a value of the type. Raises MissingDependency where a repair would need
-    json-repair."""
+    """The reply's text as a value of the type. Raises MissingDependency (json-repair)."""
     if reply.truncated:
         return DecodedAnswer(reason="it was cut off by the token limit")
     text = reply.text.strip()
@@ -90,7 +89,7 @@ def _repaired(text: str, type_: type) -> DecodedAnswer:
 
 
 def is_text(value: Any) -> bool:
-    """Whether every text in a decoded answer can be written."""
+    """Tells whether every text in a decoded answer can be written."""
     try:  # lenient readers of JSON let a lone `\ud83d` pass
         msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -77,8 +77,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 def make_model(
     tokenizer: PreTrainedTokenizerFast, seed: int, heads: int = HEADS
 ) -> LlamaForCausalLM:
-    """The untrained model for the tokenizer's vocabulary; a pure function of its arguments. `heads`
-    share the width."""
+    """The untrained model, a pure function of its arguments; `heads` share the width."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -51,8 +51,7 @@ class SampledReply(NamedTuple):
     truncated: bool
     """A token limit ended it, not the model."""
     length: int
-    """Tokens of the row so far, the one that ends the reply included, also where the model left it
-    out."""
+    """Tokens of the row so far, with the end token also where the model left it out."""
 
 
 class TokenRow(NamedTuple):
@@ -64,13 +63,11 @@ class TokenRow(NamedTuple):
 
 
 Respond = Callable[[list[SampledReply]], list[list[int] | None]]
-"""Given replies that ended: for each the tokens that follow it, or None where the conversation is
-over."""
+"""Takes ended replies, gives the tokens that follow each, or None where it is over."""
 
 
 def identity(name: str) -> str:
-    """A short name for a model: directory name and digest of its weights' ends, or the id as
-    given."""
+    """A model's short name: its directory and a digest of its weights' ends, or the id."""
     path = Path(name)
     weights = sorted([*path.glob("*.safetensors"), *path.glob("*.bin")]) if path.is_dir() else []
     if not weights:
@@ -245,8 +242,7 @@ class LocalModel:
         return over
 
     def forward(self, ids: torch.Tensor, cache: object | None = None) -> torch.Tensor:
-        """Logits [B, L, V] of token ids [B, L]; with a cache, which grows, at least those of the
-        last position."""
+        """Logits [B, L, V] of token ids [B, L]; with a cache, which grows, at least the last."""
         if cache is None:
             return self.model(ids, use_cache=False).logits
         return self.model(ids, past_key_values=cache, use_cache=True, **self._last_only).logits
@@ -263,8 +259,7 @@ class _Feed:
         self.position = 0
 
     def shared(self, prompts: list[list[int]]) -> torch.Tensor:
-        """Feeds the common length of all prompts, each distinct one once; returns the last logits
-        [N, V]."""
+        """Feeds the common length of all prompts, each once; returns the last logits [N, V]."""
         length = min(map(len, prompts))
         heads = [tuple(p[:length]) for p in prompts]
         distinct = {head: n for n, head in enumerate(dict.fromkeys(heads))}
@@ -334,8 +329,7 @@ def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBas
 
 
 def _with_saved_adapters(directory: str) -> PreTrainedModel:
-    """A checkpoint of LoRA training on the model it was made from; the adapters can be trained
-    on."""
+    """A checkpoint of LoRA training on its base model; the adapters can be trained on."""
     peft = _peft()
     base, _ = _from_pretrained(peft.PeftConfig.from_pretrained(directory).base_model_name_or_path)
     return peft.PeftModel.from_pretrained(base, directory, is_trainable=True)

@@ -33,29 +33,26 @@ from coevolve.errors import MissingDependency, Unreachable, UsageError, installa
 
 INSTALL = f"{installation('local', 'verl')} (Linux, an NVIDIA GPU)"
 SECONDS = 1800.0
-"""How long loading the weights may take."""
+"""Time that loading the weights may take."""
 GRACE = 20.0
 """Seconds that vLLM has to end before it is killed."""
 DEFAULTS = "--dtype bfloat16 --enable-auto-tool-choice --tool-call-parser hermes"
-"""For the Qwen models: their tool calls, and the precision they are trained in. Of an option given
-twice vLLM takes the last."""
+"""For Qwen: tool calls and precision; of an option given twice vLLM takes the last."""
 FIXED = (
     *("host", "port", "uds", "model", "served-model-name", "api-key"),
     *("ssl-keyfile", "ssl-certfile", "headless", "grpc"),
 )
 """Options that would put the server, or the model, where this command does not find it."""
 TAIL = 1 << 20
-"""Bytes of a log that are searched for the cause; a traceback is repeated by every process that it
-ends."""
+"""Bytes of a log that are searched; every process repeats the traceback that ends it."""
 _PREFIX = r"(?:\([^()\n]+\) )?(?:(?:ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]\n]*\] )?"
-"""What vLLM writes before a line of a traceback: the process; level, time and place."""
+"""Matches the start of a line of vLLM's log: the process; level, time and place."""
 _EXCEPTION = re.compile(
     rf"^{_PREFIX}((?:(?:\w+\.)*\w*(?:Error|Exception)|\w+: error)(?:: .*)?(?:\n  \S.*)?)$",
     re.MULTILINE,
 )
 _ELSEWHERE = "root cause"
-"""What vLLM says in exceptions that tell of another one: "See root cause above", "stack trace for
-the root cause"."""
+"""Stands in exceptions of vLLM that tell of another one: "See root cause above"."""
 _LEASH = Path(__file__).with_name("leash.py")
 
 
@@ -131,8 +128,7 @@ def _ended(process: subprocess.Popen, log: IO[bytes]) -> str:
 
 
 def _cause(log: IO[bytes]) -> str:
-    """The last exception that does not point to another one, else the last line; the log is kept,
-    and named."""
+    """The last exception that points to no other one, else the last line, and the log's name."""
     log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL))
     text = log.read().decode("utf-8", "replace").strip()
     if not text:
