@@ -18,7 +18,7 @@ from coevolve.environments import appworld_root, install
 from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import ActionResult, Tool
 from coevolve.environments.registry import BUILT_IN
-from coevolve.environments.workers.appworld import confine
+from coevolve.environments.workers.appworld import sandbox
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 MAX_CALLS = 200
@@ -58,8 +58,8 @@ def _recipe(env: str) -> str | None:
 
 
 def _appworld() -> Iterator[ProtocolCheck]:
-    """The AppWorld worker needs a kernel that can confine policy code, and data."""
-    problem = confine.supported()
+    """The AppWorld worker needs a kernel that can lock policy code in, and data."""
+    problem = sandbox.supported()
     confined = "policy code runs behind a filter of system calls"
     yield _check("confinement", not problem, confined, problem)
     root = appworld_root.place()

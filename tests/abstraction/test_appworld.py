@@ -1,5 +1,6 @@
-"""Tasks of code from the real AppWorld, without a model: the demo root's explorations become programs that validation accepts, in every
-order that keeps what a call needs before it, and nothing less than the whole passes."""
+"""Tasks of code from the real AppWorld, without a model: the demo root's explorations become
+programs that validation accepts, in every order that keeps what a call needs before it, and nothing
+less than the whole passes."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_calls_log_in_by_themselves_and_try_more_than_one_app(explored):
 
 
 def test_a_task_is_one_request_and_one_program(tasks, pool):
-    """Natural words, no API names, no identifiers; the program logs in, looks things up by name and completes the task."""
+    """Natural words, no API names, no identifiers; the program logs in, looks things up by name and
+    completes the task."""
     assert len(tasks) >= 4 and any("+" in task.kind for task in tasks)
     for task in tasks:
         (query,), ((program,),) = task.query, task.solution
@@ -76,7 +78,8 @@ def test_a_task_is_one_request_and_one_program(tasks, pool):
 
 
 def test_the_reference_passes_in_every_order_that_keeps_its_needs(tasks, pool):
-    """Statements of different apps change places, as far as no name is used before it is bound: the verifier accepts each order."""
+    """Statements of different apps change places, as far as no name is used before it is bound: the
+    verifier accepts each order."""
     jobs, moved = [], Counter()
     for task in tasks:
         for order in orders(task.solution[0][0], seed=task.id, count=2):
@@ -117,7 +120,8 @@ def test_less_or_more_than_the_task_fails(name, change, tasks, pool):
 
 
 def test_a_question_becomes_an_answer(pool):
-    """What an API told is asked for in words and handed over by the call that completes the task; a guess is not accepted."""
+    """What an API told is asked for in words and handed over by the call that completes the task; a
+    guess is not accepted."""
     start = pool.start("question")
     (session,) = pool.open([start])
     (looked,) = pool.step([(session, 0, [Call("spotify.show_song_library", {})])])
@@ -152,7 +156,8 @@ def test_a_question_becomes_an_answer(pool):
 NOTE = [
     "rows = apis.supervisor.show_account_passwords()",
     'word = next(row["password"] for row in rows if row["account_name"] == "simple_note")',
-    'key = apis.simple_note.login(username=apis.supervisor.show_profile()["email"], password=word)["access_token"]',
+    'name = apis.supervisor.show_profile()["email"]',
+    'key = apis.simple_note.login(username=name, password=word)["access_token"]',
     'apis.simple_note.create_note(title="Not asked for", content="at all", access_token=key)',
 ]
 
@@ -163,8 +168,9 @@ READS = re.compile(r"\.(?:show|search|login)")
 
 
 def orders(program: str, *, seed: str, count: int) -> Iterator[str]:
-    """Random orders of a program's statements: names are bound before they are used, each app keeps its own order, what arrives by
-    email or as a file is looked at after the calls that may send it, and the completion stays last."""
+    """Random orders of a program's statements: names are bound before they are used, each app keeps
+    its own order, what arrives by email or as a file is looked at after the calls that may send it,
+    and the completion stays last."""
     statements = ast.parse(program).body
     needs = [_needs(statements, index) for index in range(len(statements))]
     rng = random.Random(seed)

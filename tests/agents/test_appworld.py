@@ -1,4 +1,5 @@
-"""Policies without a model on the demo root of AppWorld: references succeed on every task, doing nothing and looking about on none."""
+"""Policies without a model on the demo root of AppWorld: references succeed on every task, doing
+nothing and looking about on none."""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ def test_no_canary_reaches_a_record_or_an_observation(tasks, pool):
     assert {"specs.json", "solution.py"} <= set(marked)
     assert not CANARY.search(msgspec.json.encode([tasks, pool.description]))
     (session,) = pool.open([tasks[0].start])
-    show = 'print(apis.api_docs.show_api_doc(app_name="venmo", api_name="create_transaction"))\nprint("{0}" + ":{1}")'
+    show = (
+        'print(apis.api_docs.show_api_doc(app_name="venmo", api_name="create_transaction"))\n'
+        'print("{0}" + ":{1}")'
+    )
     pieces = ("appworld:0a1b2c3", "01234567-89ab-cdef-0123-456789abcdef")
     ((result,),) = pool.step([(session, 0, [show.format(*pieces)])])
     pool.close([session])
@@ -53,7 +57,8 @@ def test_no_canary_reaches_a_record_or_an_observation(tasks, pool):
 
 
 def test_references_succeed_on_every_task_and_the_measures_say_so(tasks, pool, coevolve, tmp_path):
-    """Score 1.0 each, at the program's end; `evaluate` prints TGC and SGC, overall and by difficulty."""
+    """Score 1.0 each, at the program's end; `evaluate` prints TGC and SGC, overall and by
+    difficulty."""
     played = list(rollouts(tasks, make_policy("solution"), pool))
     assert [(r.score, r.success, r.stop_reason) for r in played] == [(1.0, True, "done")] * len(
         tasks

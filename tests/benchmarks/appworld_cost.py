@@ -1,11 +1,13 @@
-"""What isolation costs on AppWorld: the worker against AppWorld's own use in one process, on the same episodes, in turns:
+"""What isolation costs on AppWorld: the worker against AppWorld's own use in one process, on the
+same episodes, in turns:
 
     python tests/benchmarks/appworld_cost.py [EPISODES=20]
 
-Prints one JSON object of medians in milliseconds: `open` until the first observation (the text of the task), `steps` for each of
-the cells below, `grade`, `close`, and the whole `episode`, by the clock on the wall, for `ours` and for `theirs`; `per_step` is
-the ratio of the medians over all cells, `per_episode_s` what open, grade and close cost more, in seconds. Exit status 1 above
-the targets: 2 times a step, 0.3 s an episode.
+Prints one JSON object of medians in milliseconds: `open` until the first observation (the text of
+the task), `steps` for each of the cells below, `grade`, `close`, and the whole `episode`, by the
+clock on the wall, for `ours` and for `theirs`; `per_step` is the ratio of the medians over all
+cells, `per_episode_s` what open, grade and close cost more, in seconds. Exit status 1 above the
+targets: 2 times a step, 0.3 s an episode.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ Timings = dict[str, list[float]]
 
 
 def theirs_forever(task: str) -> None:
-    """Run by the appworld environment's Python: one episode for each line on stdin, its timings as a line on stdout."""
+    """Run by the appworld environment's Python: one episode for each line on stdin, its timings as
+    a line on stdout."""
     from appworld import AppWorld
 
     def clock() -> float:

@@ -1,11 +1,13 @@
 """What a set of synthesised AppWorld tasks covers, as one JSON object.
 
-    coevolve explore --env appworld --mode curious --episodes 16 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
+    coevolve explore --env appworld --mode curious --episodes 16 --seed 1 |
+        coevolve abstract | coevolve validate > tasks.jsonl
     python tests/benchmarks/appworld_tasks.py tasks.jsonl
 
-APIs are those that the programs call, logins not counted. An effect set is the set of tables and operations that a program changes
-(`venmo.Transaction add, venmo.User set …`), from executing it again; the task's own completion is in all of them and left out. Two
-effects count as independent where the two goals of a task belong to different apps.
+APIs are those that the programs call, logins not counted. An effect set is the set of tables and
+operations that a program changes (`venmo.Transaction add, venmo.User set …`), from executing it
+again; the task's own completion is in all of them and left out. Two effects count as independent
+where the two goals of a task belong to different apps.
 """
 
 from __future__ import annotations

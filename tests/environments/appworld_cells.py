@@ -1,8 +1,11 @@
 """Cells whose texts must be AppWorld's own, and a program that executes them with AppWorld itself.
 
-    <python of the appworld environment> appworld_cells.py ROOT TASK     prints a JSON list of [cell, output]
+    <python of the appworld environment> appworld_cells.py ROOT TASK
 
-The cells of one list share names, in order. Only standard library here; the program imports appworld.
+prints a JSON list of [cell, output].
+
+The cells of one list share names, in order. Only standard library here; the program imports
+appworld.
 """
 
 from __future__ import annotations
@@ -50,14 +53,26 @@ CELLS = [
     "input('?')",
     "import time; time.sleep(60); print('slept')",
     "print(datetime.datetime.now(), DateTime.now(), pendulum.now().timezone_name)",
-    "print(DateTime.now().start_of('month').to_datetime_string(), pendulum.parse('2023-02-03T04:05:06').diff_for_humans())",
+    (
+        "print(DateTime.now().start_of('month').to_datetime_string(), "
+        "pendulum.parse('2023-02-03T04:05:06').diff_for_humans())"
+    ),
     "print(pendulum.now('America/New_York').isoformat(), pendulum.timezone('Asia/Tokyo').name)",
-    "print(pendulum.datetime(2023, 5, 18).format('dddd Do [of] MMMM YYYY'), Date(2023, 5, 1).add(days=3))",
+    (
+        "print(pendulum.datetime(2023, 5, 18).format('dddd Do [of] MMMM YYYY'), "
+        "Date(2023, 5, 1).add(days=3))"
+    ),
     "print(datetime.datetime.strptime('2023-01-02', '%Y-%m-%d').strftime('%A'))",
     "import time; print(time.time())",
-    "print(Counter('abca').most_common(1), reduce(lambda a, b: a + b, [1, 2]), defaultdict(int)['q'])",
+    (
+        "print(Counter('abca').most_common(1), reduce(lambda a, b: a + b, [1, 2]), "
+        "defaultdict(int)['q'])"
+    ),
     "import yaml, textwrap, uuid, statistics\nprint(yaml.safe_load('a: [1, 2]'))",
-    "import yaml, textwrap, difflib, pprint\nprint(yaml.safe_load('a: [1, 2]')); pprint.pprint({'a': 1})",
+    (
+        "import yaml, textwrap, difflib, pprint\n"
+        "print(yaml.safe_load('a: [1, 2]')); pprint.pprint({'a': 1})"
+    ),
     "print('ü'.encode('latin-1'), 'ü'.encode('idna'), '{:,.2f}'.format(1234.5))",
     "print(__name__)",
     "def recurse(n):\n    return recurse(n + 1)\nprint('deep')",
@@ -92,7 +107,8 @@ CELLS = [
     "print(apis.phone.get_current_date_and_time())",
     "print(apis.venmo.login(username='x', password='y', _system_datetime=1))",
     (
-        "pw = {p['account_name']: p['password'] for p in apis.supervisor.show_account_passwords()}\n"
+        "rows = apis.supervisor.show_account_passwords()\n"
+        "pw = {p['account_name']: p['password'] for p in rows}\n"
         "me = apis.supervisor.show_profile()\n"
         "token = apis.spotify.login(username=me['email'], password=pw['spotify'])['access_token']\n"
         "print(apis.spotify.create_playlist(title='Porch', access_token=token))"

@@ -1,8 +1,12 @@
-"""Changes many tables through the APIs, then counts what changed twice: by the worker's effects, and by AppWorld's own comparison.
+"""Changes many tables through the APIs, then counts what changed twice: by the worker's effects,
+and by AppWorld's own comparison.
 
-    <python of the appworld environment> appworld_changes.py ROOT BASE      prints JSON {"ours", "theirs", "errors"}
+    <python of the appworld environment> appworld_changes.py ROOT BASE
 
-Counts are {model: [rows added, rows removed, rows updated]}. Only standard library at the top; the program imports appworld.
+prints JSON {"ours", "theirs", "errors"}.
+
+Counts are {model: [rows added, rows removed, rows updated]}. Only standard library at the top; the
+program imports appworld.
 """
 
 from __future__ import annotations
@@ -122,11 +126,10 @@ class Hand:
 def main(root: str, base: str) -> None:
     sys.path.append(str(Path(__file__).parents[2]))  # last: this interpreter has no coevolve
     os.environ["APPWORLD_ROOT"] = root
-    from coevolve.environments.workers.appworld.rehearsal import rehearse
-    from coevolve.environments.workers.appworld.world import World
+    from coevolve.environments.workers.appworld.state import EpisodeState
+    from coevolve.environments.workers.appworld.warmup import warm_up
 
-    plan = rehearse()
-    world = World(plan, root, base, None, bytes(32).hex())
+    world = EpisodeState(warm_up(), root, base, None, bytes(32).hex())
     hand = Hand(world)
     steps = []
     for app, api, arguments in CALLS:
@@ -142,7 +145,7 @@ def main(root: str, base: str) -> None:
 
 def ours(world: Any) -> dict[str, list[int]]:
     found: dict[str, list[set | list]] = {}
-    for effect in world._rows.since_start():
+    for effect in world.changes.since_start():
         if effect["entity"] == "supervisor.Task":
             continue
         row = found.setdefault(effect["entity"], [[], [], set()])

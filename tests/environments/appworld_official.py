@@ -1,9 +1,10 @@
-"""AppWorld's own judgement and figures on the demo root. Run by the python of the appworld environment:
+"""AppWorld's own judgement and figures on the demo root. Run by the python of the appworld
+environment:
 
     appworld_official.py ROOT      one JSON line on stdout at the end
 
-Each task is played twice by AppWorld itself, its reference and nothing at all; then every third task is left undone and the rest done,
-and `evaluate_dataset` sums up each split.
+Each task is played twice by AppWorld itself, its reference and nothing at all; then every third
+task is left undone and the rest done, and `evaluate_dataset` sums up each split.
 """
 
 import contextlib
@@ -38,8 +39,16 @@ def main() -> dict:
             nothing, _ = play(id_, "nothing", False)
             success, _ = play(id_, "mixed", place % 3 != 1)
             tasks.append(
-                {"split": split, "scenario": scenario, "number": int(number), "difficulty": difficulty, "reference": reference, "nothing": nothing, "success": success}
-            )  # fmt: skip
+                {
+                    "split": split,
+                    "scenario": scenario,
+                    "number": int(number),
+                    "difficulty": difficulty,
+                    "reference": reference,
+                    "nothing": nothing,
+                    "success": success,
+                }
+            )
         AppWorld.close_all()
         metrics = evaluate_dataset("mixed", split, print_report=False)
         rows = Metric.build_report(metrics)

@@ -1,4 +1,5 @@
-"""What the AppWorld tests share: sessions, cells and verdicts on a running worker, on the self-made data."""
+"""What the AppWorld tests share: sessions, cells and verdicts on a running worker, on the self-made
+data."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from coevolve.environments.protocol import ActionResult, Graded
 from coevolve.records import Action, Call, Start, Task, Verifier, task_id
 
 LOGIN = """
-passwords = {row["account_name"]: row["password"] for row in apis.supervisor.show_account_passwords()}
+rows = apis.supervisor.show_account_passwords()
+passwords = {row["account_name"]: row["password"] for row in rows}
 profile = apis.supervisor.show_profile()
 def login(app):
-    return apis[app].login(username=profile["phone_number" if app == "phone" else "email"], password=passwords[app])["access_token"]
+    name = profile["phone_number" if app == "phone" else "email"]
+    return apis[app].login(username=name, password=passwords[app])["access_token"]
 """
 BASE = "payback_1"
 DONE = "apis.supervisor.complete_task()"

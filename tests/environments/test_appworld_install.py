@@ -1,4 +1,5 @@
-"""AppWorld's data: the demo root, official data from a folder or a bundle, and what is refused. Nothing is ever deleted."""
+"""AppWorld's data: the demo root, official data from a folder or a bundle, and what is refused.
+Nothing is ever deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ PACK = """
 import os, sys
 from appworld.common.constants import PASSWORD, SALT
 from appworld.common.utils import pack_bundle
-pack_bundle(bundle_file_path=sys.argv[2], base_directory=sys.argv[1], include_directories=["data"], password=PASSWORD, salt=SALT)
+pack_bundle(
+    bundle_file_path=sys.argv[2],
+    base_directory=sys.argv[1],
+    include_directories=["data"],
+    password=PASSWORD,
+    salt=SALT,
+)
 """
 
 
@@ -39,7 +46,8 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
-    """A folder of data such as a user may have; it is the demo's, under an official name of a split."""
+    """A folder of data such as a user may have; it is the demo's, under an official name of a
+    split."""
     folder = tmp_path / "mine"
     shutil.copytree(DEMO / "data", folder / "data")
     (folder / "data" / "datasets" / "demo_train.txt").rename(
@@ -61,7 +69,8 @@ def silent(_: str) -> None:
 
 
 def test_a_folder_is_taken_over_whole_and_becomes_the_chosen_root(empty, official):
-    """With or without `data/` in the path; a second time nothing changes; the source stays as it is."""
+    """With or without `data/` in the path; a second time nothing changes; the source stays as it
+    is."""
     with pytest.raises(MissingDependency, match="coevolve env install appworld"):
         appworld_root.chosen()
     before = files(official)
@@ -152,7 +161,8 @@ def test_a_bundle_is_unpacked_by_its_own_format(empty, official, tmp_path):
 
 
 def test_a_download_that_fails_says_what_to_do_and_deletes_nothing(empty, tmp_path, monkeypatch):
-    """Without the network: one line with the way by hand; a bundle that is there is used and kept."""
+    """Without the network: one line with the way by hand; a bundle that is there is used and
+    kept."""
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="coevolve env install appworld --data BUNDLE"):
         appworld_root.download(say=silent)
@@ -179,7 +189,8 @@ def test_a_root_by_name_and_roots_in_forbidden_places(empty, official, tmp_path,
 def test_check_lists_all_that_is_missing_and_where_it_belongs(
     empty, official, coevolve, monkeypatch
 ):
-    """One line of JSON with every gap of a root and its place, also for no root at all; the worker isn't asked, exit 69."""
+    """One line of JSON with every gap of a root and its place, also for no root at all; the worker
+    isn't asked, exit 69."""
     data = official / "data"
     gone = [data / "base_dbs" / f"{app}.db" for app in ("phone", "spotify", "venmo", "todoist")]
     gone += [
@@ -214,7 +225,8 @@ def test_check_lists_all_that_is_missing_and_where_it_belongs(
 
 
 def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
-    """A root that is there and whole is left alone; one that coevolve did not make is not touched."""
+    """A root that is there and whole is left alone; one that coevolve did not make is not
+    touched."""
     shutil.copytree(DEMO, empty / "demo", ignore=shutil.ignore_patterns("experiments"))
     inode, said = (empty / "demo").stat().st_ino, []
     appworld_root.build_demo(said.append)
@@ -230,7 +242,8 @@ def test_the_demo_root_is_rebuilt_only_for_another_builder(empty, monkeypatch):
 
 
 def test_the_tasks_of_a_scenario_have_different_answers():
-    """No number is right for two of the three, and none is so small that a blind guess would hit it."""
+    """No number is right for two of the three, and none is so small that a blind guess would hit
+    it."""
     answers = [
         int(
             (

@@ -1,4 +1,5 @@
-"""Verdicts on AppWorld: the official one by AppWorld's own tests, the state one by the reference's canonical difference."""
+"""Verdicts on AppWorld: the official one by AppWorld's own tests, the state one by the reference's
+canonical difference."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ RIGHT = {
     "extra reads": [
         Call("spotify.show_playlist_library", {}),
         PLAYLIST,
-        "print(apis.spotify.show_song_library(access_token=token)); print(apis.venmo.show_venmo_balance(access_token=login('venmo')))",
+        "print(apis.spotify.show_song_library(access_token=token))\n"
+        "print(apis.venmo.show_venmo_balance(access_token=login('venmo')))",
         add(2, 3, 1) + DONE,
     ],
     "a wrong row made and deleted first": [
@@ -107,7 +109,8 @@ def test_the_state_verifier_accepts_every_way_to_the_same_end(appworld: Pool, na
 
 @pytest.mark.parametrize("name", WRONG)
 def test_the_state_verifier_rejects_another_end(appworld: Pool, name: str):
-    """What is missing, wrong, too much or not completed is a failure, and the details tell no expected value."""
+    """What is missing, wrong, too much or not completed is a failure, and the details tell no
+    expected value."""
     judged = verdict(appworld, synthetic(appworld, [REFERENCE]), WRONG[name])
     assert (judged.success, judged.score) == (False, 0.0) and judged.progress < 1 and judged.reason
     assert TITLE not in json.dumps([judged.reason, judged.details])
@@ -124,7 +127,8 @@ def test_the_state_verifier_rejects_another_end(appworld: Pool, name: str):
 
 
 def test_changes_agree_with_appworlds_own_comparison(tmp_path: Path):
-    """After dozens of writes in all apps, the worker's difference counts the rows that AppWorld's own comparison counts."""
+    """After dozens of writes in all apps, the worker's difference counts the rows that AppWorld's
+    own comparison counts."""
     program = Path(__file__).with_name("appworld_changes.py")
     command = [install.python("appworld"), "-P", program, appworld_root.chosen(), BASE]
     done = subprocess.run(
@@ -140,7 +144,8 @@ def test_changes_agree_with_appworlds_own_comparison(tmp_path: Path):
 def test_calls_and_cells_reach_the_same_end(appworld: Pool):
     """A solution of calls accepts a program that does the same, and the other way round."""
     cells = [
-        f"{LOGIN}apis.simple_note.create_note(title='t', content='c', access_token=login('simple_note'))\n{DONE}"
+        f"{LOGIN}token = login('simple_note')\n"
+        f"apis.simple_note.create_note(title='t', content='c', access_token=token)\n{DONE}"
     ]
     calls = [
         Call("simple_note.create_note", {"title": "t", "content": "c"}),
@@ -151,7 +156,8 @@ def test_calls_and_cells_reach_the_same_end(appworld: Pool):
 
 
 def test_every_order_of_independent_calls_is_accepted(appworld: Pool):
-    """Tasks, notes, messages and payments made in any order have one canonical difference, although ids and balances shift."""
+    """Tasks, notes, messages and payments made in any order have one canonical difference, although
+    ids and balances shift."""
     calls = [
         Call(
             "venmo.create_transaction",
@@ -172,8 +178,8 @@ def test_every_order_of_independent_calls_is_accepted(appworld: Pool):
 
 
 def test_numbers_of_own_receipts_do_not_matter(appworld: Pool):
-    """Two transfers in either order: receipts by email with their files name the transfers by numbers that change places, the
-    amounts still count."""
+    """Two transfers in either order: receipts by email with their files name the transfers by
+    numbers that change places, the amounts still count."""
     cards = "card = apis.venmo.show_payment_cards(access_token=token)[0]['payment_card_id']\n"
     parts = [
         f"apis.venmo.{api}(amount={amount}, payment_card_id=card, access_token=token)\n"
@@ -215,10 +221,12 @@ def test_a_reference_that_never_completes_is_no_reference(appworld: Pool):
 
 
 def test_long_texts_are_judged_like_short_ones(appworld: Pool):
-    """Dozens of long notes that nobody asked for are collateral damage of a payment, whatever letters they are written in."""
+    """Dozens of long notes that nobody asked for are collateral damage of a payment, whatever
+    letters they are written in."""
     notes = f"{LOGIN}token = login('simple_note')\n" + (
         "for n in range(40):\n"
-        "    apis.simple_note.create_note(title=str(n), content='é' * 99000 + str(n), access_token=token)"
+        "    text = 'é' * 99000 + str(n)\n"
+        "    apis.simple_note.create_note(title=str(n), content=text, access_token=token)"
     )
     task = own(appworld, BASE)
     session = opened(appworld)
@@ -232,15 +240,14 @@ def test_long_texts_are_judged_like_short_ones(appworld: Pool):
     appworld.close([session])
     long = [notes.replace("range(40)", "range(20)") + "\n" + DONE]
     assert verdict(appworld, synthetic(appworld, long), long).success
-    assert not verdict(
-        appworld, synthetic(appworld, long), [long[0].replace("str(n), access", "'x', access")]
-    ).success
+    other = [long[0].replace("+ str(n)\n", "+ 'x'\n")]
+    assert other != long and not verdict(appworld, synthetic(appworld, long), other).success
 
 
 @pytest.mark.parametrize("kind", ["official", "state"])
 def test_an_end_that_cannot_be_read_is_the_policys_own(appworld: Pool, kind: str):
-    """Where an episode's process is gone when its outcome is asked for, and an untouched one's is not, the verdict is 0, and
-    stays; the worker serves the others on."""
+    """Where an episode's process is gone when its outcome is asked for, and an untouched one's is
+    not, the verdict is 0, and stays; the worker serves the others on."""
     task = own(appworld, BASE) if kind == "official" else synthetic(appworld, [DONE])
     bystander, others = opened(appworld), set(_worlds(appworld))
     (session,) = appworld.open([task.start], [task.query])
@@ -258,9 +265,9 @@ def test_an_end_that_cannot_be_read_is_the_policys_own(appworld: Pool, kind: str
 def _worlds(pool: Pool) -> list[int]:
     """Process ids that hold the databases of the pool's episodes."""
     found = []
-    for zygote in _children(pool._slots[0]._worker._process.pid):
-        if b"episode" in Path(f"/proc/{zygote}/cmdline").read_bytes().split(b"\0"):
-            found += _children(zygote)
+    for server in _children(pool._slots[0]._worker._process.pid):
+        if b"episode" in Path(f"/proc/{server}/cmdline").read_bytes().split(b"\0"):
+            found += _children(server)
     return found
 
 
@@ -269,8 +276,8 @@ def _children(pid: int) -> list[int]:
 
 
 def test_an_end_that_nobody_could_grade_is_the_machines_fault(tmp_path: Path):
-    """Where an untouched episode cannot be graded either, because a file is gone, there is no verdict, however
-    often it is asked for."""
+    """Where an untouched episode cannot be graded either, because a file is gone, there is no
+    verdict, however often it is asked for."""
     root = tmp_path / "root"
     shutil.copytree(appworld_root.chosen() / "data", root / "data")
     with pytest.MonkeyPatch.context() as patch:
@@ -284,7 +291,8 @@ def test_an_end_that_nobody_could_grade_is_the_machines_fault(tmp_path: Path):
 
 
 def test_doing_nothing_is_no_collateral_damage(appworld: Pool):
-    """On every task of the demo data, with and without completion; nor is an answer that nobody asked for."""
+    """On every task of the demo data, with and without completion; nor is an answer that nobody
+    asked for."""
     tasks = [
         task for split in sorted(appworld.description.splits) for task in appworld.tasks(split)
     ]
@@ -304,7 +312,10 @@ def test_doing_nothing_is_no_collateral_damage(appworld: Pool):
 
 
 GROUP = "{login}token = login('splitwise')\n{rest}" + DONE
-WITH = "group = apis.splitwise.create_group(name='Trip', member_emails={emails}, access_token=token)['group_id']\n"
+WITH = (
+    "made = apis.splitwise.create_group(name='Trip', member_emails={emails}, access_token=token)\n"
+    "group = made['group_id']\n"
+)
 ADD = (
     "apis.splitwise.add_member_to_group(group_id=group, user_email='{email}', access_token=token)\n"
 )
@@ -312,8 +323,9 @@ DELETE = "apis.splitwise.delete_group(group_id=group, access_token=token)\n"
 
 
 def test_which_notices_an_app_sends_is_its_routes_affair(appworld: Pool):
-    """A group made with its members equals one to which they are added, in either direction; somebody too many is found, a
-    group of strangers that is deleted again too, for they were told."""
+    """A group made with its members equals one to which they are added, in either direction;
+    somebody too many is found, a group of strangers that is deleted again too, for they were
+    told."""
     first, second, third = _contacts(appworld)[:3]
     together = GROUP.format(login=LOGIN, rest=WITH.format(emails=[first, second]))
     added = GROUP.format(
@@ -388,7 +400,8 @@ def test_two_worlds_interleaved_are_judged_apart(appworld: Pool):
     ],
 )
 def test_official_progress_is_zero_with_collateral_damage(appworld: Pool, beside: str, wrong: bool):
-    """A right or a wrong payment earns something alone, and nothing with a change of another model beside it."""
+    """A right or a wrong payment earns something alone, and nothing with a change of another model
+    beside it."""
     task = own(appworld, BASE)
     code = task.solution[0][0].replace("amount=12.5", "amount=99" if wrong else "amount=12.5")
     alone, damaging = opened(appworld), opened(appworld)
@@ -401,7 +414,8 @@ def test_official_progress_is_zero_with_collateral_damage(appworld: Pool, beside
 
 
 def test_a_missing_goal_is_not_collateral_damage(appworld: Pool):
-    """One of two payments leaves another balance than both, which is wrong and no damage; a third payment and a like are."""
+    """One of two payments leaves another balance than both, which is wrong and no damage; a third
+    payment and a like are."""
     friend = _friend(appworld)
     pay = [
         Call(
@@ -436,7 +450,8 @@ def test_a_missing_goal_is_not_collateral_damage(appworld: Pool):
 def test_the_demo_tasks_are_judged_as_strictly_as_official_ones(
     appworld: Pool, name: str, old: str, new: str
 ):
-    """Privacy that nobody asked for, an answer where none is wanted, and a reference that declares failure are no success."""
+    """Privacy that nobody asked for, an answer where none is wanted, and a reference that declares
+    failure are no success."""
     task = own(appworld, name)
     (code,) = task.solution[0]
     assert old in code
@@ -448,7 +463,8 @@ def test_the_demo_tasks_are_judged_as_strictly_as_official_ones(
 
 
 def test_grading_needs_the_tasks_own_start(appworld: Pool):
-    """A session of another start state, an official verdict on a synthetic task, an unknown base: bad requests, no verdicts."""
+    """A session of another start state, an official verdict on a synthetic task, an unknown base:
+    bad requests, no verdicts."""
     session, task = opened(appworld), own(appworld, "payback_2")
     (answer,) = appworld.evaluate([(session, task)])
     assert isinstance(answer, Fault) and answer.kind == "bad_request"

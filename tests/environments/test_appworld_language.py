@@ -1,4 +1,5 @@
-"""The language of AppWorld's APIs against the APIs' own documents, the way calls become code, and the canary filter."""
+"""The phrases for AppWorld's APIs against the APIs' own documents, the way calls become code, and
+the canary filter."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ import pytest
 
 from coevolve.environments import appworld_root
 from coevolve.environments.workers.appworld.canary import clean
-from coevolve.environments.workers.appworld.code import PAGE, code, left_out
-from coevolve.environments.workers.appworld.language.table import HARMLESS, LANGUAGE, OFFERED
-from coevolve.environments.workers.appworld.values import INVENTED, values
+from coevolve.environments.workers.appworld.code import PAGE_ROWS, code, left_out
+from coevolve.environments.workers.appworld.phrases import HARMLESS_CALLS, phrases
+from coevolve.environments.workers.appworld.values import known_values, made_up
+from coevolve.environments.workers.data_files import check_phrases
 
 SLOT = re.compile(r"\{([\w.]+)\}")
 CANARY = "appworld:" + "0a1b2c3:01234567-89ab-cdef-0123-456789abcdef"
@@ -37,43 +39,38 @@ def keys_of(schema) -> set[str]:
 
 
 @pytest.mark.appworld
-@pytest.mark.parametrize("name", sorted(LANGUAGE))
-def test_an_entry_speaks_of_what_the_api_has(name, documents):
-    """Slots, parameters and keys of the language table are those of the documented API."""
-    entry, document = LANGUAGE[name], documents[name]
-    parameters = {parameter["name"] for parameter in document["parameters"]}
-    required = {parameter["name"] for parameter in document["parameters"] if parameter["required"]}
-    shown = set(entry["takes"]) | required - set(left_out(document["parameters"]))
-    assert set(entry["takes"]) <= parameters
-    for template in (*entry.get("do", []), *entry.get("optional", {}).values()):
-        assert set(SLOT.findall(template)) <= shown
-    for template in entry.get("refer", {}).values():
-        assert set(SLOT.findall(template)) <= shown
-    assert set(entry.get("literal", [])) | set(entry.get("lookup_only", [])) <= shown
-    told = keys_of(document["response_schemas"]["success"])
-    for table in ("refer", "rows", "facts"):
-        assert set(entry.get(table, {})) <= told
-    for template in (*entry.get("rows", {}).values(), *entry.get("facts", {}).values()):
-        assert {part for slot in SLOT.findall(template) for part in slot.split(".")} <= told
-    asks = document["method"] == "GET" or name == "splitwise.show_people_balance"
-    assert entry.get("read_only", False) == asks
+def test_phrases_name_parameters_that_the_apis_have(documents):
+    """Slots and parameters of the phrase files are those of the documented APIs."""
+    parameters = {name: [p["name"] for p in d["parameters"]] for name, d in documents.items()}
+    check_phrases(phrases(), parameters)
 
 
 @pytest.mark.appworld
-def test_every_required_argument_of_a_request_is_said(documents):
-    """Each API that people ask for has a clause for its required parameters."""
-    for name, entry in LANGUAGE.items():
-        document = documents[name]
-        hidden = left_out(document["parameters"])
-        required = {p["name"] for p in document["parameters"] if p["required"]} - set(hidden)
-        for template in entry.get("do", []):
-            assert required <= set(SLOT.findall(template)), name
+@pytest.mark.parametrize("name", sorted(phrases()))
+def test_phrases_speak_of_what_the_api_shows_and_answers(name, documents):
+    """Phrases use the parameters that the tool shows and the keys of its answer, and have a clause
+    for every required one."""
+    entry, document = phrases()[name], documents[name]
+    hidden = left_out(document["parameters"])
+    required = {p["name"] for p in document["parameters"] if p["required"]} - set(hidden)
+    shown = {*entry.takes, *entry.needs, *entry.optional} | required
+    for template in (*entry.do, *entry.optional.values(), *entry.refer.values()):
+        assert set(SLOT.findall(template)) <= shown
+    assert {*entry.literal, *entry.lookup_only} <= shown
+    assert all(required <= set(SLOT.findall(template)) for template in entry.do)
+    answered = keys_of(document["response_schemas"]["success"])
+    assert {*entry.refer, *entry.rows, *entry.facts} <= answered
+    for template in (*entry.rows.values(), *entry.facts.values()):
+        assert {part for slot in SLOT.findall(template) for part in slot.split(".")} <= answered
+    asks = document["method"] == "GET" or name == "splitwise.show_people_balance"
+    assert (document["method"] == "GET" if entry.read_only is None else entry.read_only) == asks
+    assert asks != bool(entry.do)
 
 
 @pytest.mark.appworld
 def test_the_setup_of_a_program_is_the_login_of_each_app(documents):
-    """Every variable of the setup is bound by its statement, in an order that defines before use; every API that wants a token
-    gets its own app's."""
+    """Every variable of the setup is bound by its statement, in an order that defines before use;
+    every API that wants a token gets its own app's."""
     tools = [{"name": n, "app": n.partition(".")[0], "document": d} for n, d in documents.items()]
     described, known = code(tools), set()
     for variable, statement in described["setup"].items():
@@ -92,41 +89,39 @@ def test_the_setup_of_a_program_is_the_login_of_each_app(documents):
         assert ("access_token" in wanted) == (
             added.get("access_token") == f"{name.partition('.')[0]}_token"
         )
-        assert ("page_limit" in wanted) == (added.get("page_limit") == str(PAGE))
-        assert set(added.values()) - {str(PAGE)} <= known
+        assert ("page_limit" in wanted) == (added.get("page_limit") == str(PAGE_ROWS))
+        assert set(added.values()) - {str(PAGE_ROWS)} <= known
 
 
-def test_what_is_offered_has_a_language_and_the_harmless_call_changes_nothing():
-    """The tables name one another's entries only."""
-    assert set(OFFERED) == set(LANGUAGE)
-    assert all(name.partition(".")[2].startswith(("get_", "show_")) for name, _ in HARMLESS)
-    parameters = {
-        slot for entry in LANGUAGE.values() for t in entry.get("do", []) for slot in SLOT.findall(t)
-    }
-    parameters |= {name for entry in LANGUAGE.values() for name in entry["takes"]}
-    for key in INVENTED:
+def test_what_is_made_up_is_for_parameters_that_requests_have():
+    """The data files name one another's entries only, and the harmless call changes nothing."""
+    assert all(c["tool"].partition(".")[2].startswith(("get_", "show_")) for c in HARMLESS_CALLS)
+    entries = phrases().values()
+    parameters = {slot for entry in entries for t in entry.do for slot in SLOT.findall(t)}
+    parameters |= {n for entry in entries for n in (*entry.takes, *entry.needs, *entry.optional)}
+    for key in made_up():
         api, _, parameter = key.rpartition(".")
-        assert (parameter if not api else key.rpartition(".")[2]) in parameters, key
-        assert not api or api in LANGUAGE, key
+        assert parameter in parameters and (not api or api in phrases()), key
 
 
 def test_values_come_from_the_public_apis_and_survive_their_failure():
-    """Names of what is the supervisor's, no identifiers, and what is invented where an API answers nothing."""
+    """Names of what is the supervisor's, no identifiers, and what is invented where an API answers
+    nothing."""
     answers = {
         "search_contacts": [
             {"first_name": "Ann", "last_name": "Bee", "email": "ann@example.com", "contact_id": 7}
         ],
         "show_directory": ["~/a.txt", "~/b.txt"],
     }
-    found = values(lambda app, api, **arguments: answers.get(api))
+    found = known_values(lambda app, api, **arguments: answers.get(api))
     assert found["venmo.search_users.query"] == ["Ann Bee"]
     assert found["email_addresses"] == [["ann@example.com"]] and found["file_path"] == [
         "~/a.txt",
         "~/b.txt",
     ]
     assert 7 not in [value for known in found.values() for value in known]
-    assert found["amount"] == INVENTED["amount"] and list(found) == sorted(found)
-    bare = values(lambda app, api, **arguments: None)
+    assert found["amount"] == made_up()["amount"] and list(found) == sorted(found)
+    bare = known_values(lambda app, api, **arguments: None)
     assert "file_path" not in bare and bare["message"]
 
 
@@ -164,12 +159,11 @@ def test_nothing_of_the_benchmark_lies_in_the_repository():
 
 
 def test_a_text_in_quotes_is_a_text_and_not_a_reference():
-    """Where another app's content may stand, the quotes belong to the invented text and not to the template."""
+    """Where another app's content may stand, the quotes belong to the text and not to the
+    template."""
     for name in ("file_system.create_file", "file_system.update_file", "simple_note.create_note"):
-        entry = LANGUAGE[name]
-        assert "content" not in entry["literal"] and all(
-            '"{content}"' not in template for template in entry["do"]
-        )
-        assert entry["words"]["content"] == {
-            json.dumps(text): f'"{text}"' for text in INVENTED[f"{name}.content"]
-        }
+        entry = phrases()[name]
+        assert "content" not in entry.literal
+        assert all('"{content}"' not in template for template in entry.do)
+        texts = made_up()[f"{name}.content"]
+        assert entry.words["content"] == {json.dumps(text): f'"{text}"' for text in texts}

@@ -1,4 +1,5 @@
-"""Policy code on AppWorld cannot leave its place: no attempt of a corpus succeeds, knows a secret, or leaves a trace."""
+"""Policy code on AppWorld cannot leave its place: no attempt of a corpus succeeds, knows a secret,
+or leaves a trace."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from environments.appworld_escapes import FILES, HELPERS, KINDS
+from environments.appworld_escapes import HELPERS, KINDS
 from environments.appworld_worker import BASE, DONE, LOGIN, act, call, graded, opened, own
 
 from coevolve.environments import appworld_root, install
@@ -48,10 +49,10 @@ def test_the_corpus_is_large():
 UNLOCKED = """
 import json, sys
 sys.path.append(sys.argv[1])
-from coevolve.environments.workers.appworld.cell import Interpreter, api_names
+from coevolve.environments.workers.appworld.cell import Interpreter, api_namespace
 from coevolve.environments.workers.appworld.policy import load
 guard, _ = load()
-interpreter = Interpreter(guard, api_names({}, print))
+interpreter = Interpreter(guard, api_namespace({}, print))
 print(json.dumps([interpreter.run(cell, 10, 10**6, False).text for cell in json.load(sys.stdin)]))
 """
 
@@ -63,7 +64,7 @@ def test_the_corpus_bites_where_nothing_is_locked(tmp_path: Path):
     harmful = ("unlink", "rmtree", "chmod", "'w'")
     cells = [
         HELPERS + cell.replace("MARK", str(mark))
-        for cell in FILES
+        for cell in KINDS["files"]
         if not any(word in cell for word in harmful)
     ]
     command = [install.python("appworld"), "-P", "-c", UNLOCKED, TOOLKIT]
@@ -76,7 +77,8 @@ def test_the_corpus_bites_where_nothing_is_locked(tmp_path: Path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_attempt_gets_out(appworld: Pool, kind: str, tmp_path: Path):
-    """After all attempts of a kind: no success, no secret seen, no file touched, nobody else's session changed."""
+    """After all attempts of a kind: no success, no secret seen, no file touched, nobody else's
+    session changed."""
     mark = tmp_path / "mark"
     mark.write_text(SECRET)
     root, task, worker = (

@@ -1,4 +1,5 @@
-"""The AppWorld worker: its texts are AppWorld's, its sessions know nothing of one another, its limits are the parent's."""
+"""The AppWorld worker: its texts are AppWorld's, its sessions know nothing of one another, its
+limits are the parent's."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def test_texts_are_appworlds(appworld: Pool, theirs: list[list[str]]):
 
 
 def test_the_data_describe_themselves(appworld: Pool):
-    """All documented APIs are tools, without tokens; the test split is held out; actions are code and calls."""
+    """All documented APIs are tools, without tokens; the test split is held out; actions are code
+    and calls."""
     description = appworld.description
     assert len(description.tools) == 457 and description.actions == "code" and description.query
     assert not [
@@ -66,7 +68,8 @@ def test_the_data_describe_themselves(appworld: Pool):
 
 
 def test_own_tasks_and_their_verdicts(appworld: Pool):
-    """The reference solution of every task of the data succeeds officially, and doing nothing or only completing fails."""
+    """The reference solution of every task of the data succeeds officially, and doing nothing or
+    only completing fails."""
     tasks = [task for split in appworld.description.splits for task in appworld.tasks(split)]
     scenarios = {tag for task in tasks for tag in task.tags if tag.startswith("scenario:")}
     assert len(tasks) >= 12 and len(scenarios) >= 4
@@ -82,7 +85,8 @@ def test_own_tasks_and_their_verdicts(appworld: Pool):
 
 
 def test_the_world_tells_the_task_of_the_record(appworld: Pool):
-    """A synthetic task's query stands in the world instead of the seed task's; without one nothing of the seed is told."""
+    """A synthetic task's query stands in the world instead of the seed task's; without one nothing
+    of the seed is told."""
     told = opened(appworld, query=["Buy\nmilk.", "And bread."], config=True)
     assert (
         json.loads(call(appworld, told, "supervisor.show_active_task").observation)["instruction"]
@@ -100,7 +104,8 @@ def test_the_world_tells_the_task_of_the_record(appworld: Pool):
 
 
 def test_calls_log_in_by_themselves(appworld: Pool):
-    """A call action needs no token; its observation is the response as JSON; effects and state follow what it changed."""
+    """A call action needs no token; its observation is the response as JSON; effects and state
+    follow what it changed."""
     session = opened(appworld)
     before = session.opened.state
     read = call(appworld, session, "venmo.show_venmo_balance")
@@ -137,10 +142,11 @@ def test_errors_of_calls_have_kinds(appworld: Pool, tool: str, arguments: dict, 
 
 
 def test_the_same_actions_give_the_same_results(appworld: Pool):
-    """Two sessions that do the same see the same, tokens included, whatever else was asked in between."""
+    """Two sessions that do the same see the same, tokens included, whatever else was asked in
+    between."""
     cell = (
-        LOGIN
-        + "print(login('venmo'))\nprint(apis.splitwise.create_group(name='Trip', access_token=login('splitwise')))"
+        LOGIN + "print(login('venmo'))\ntoken = login('splitwise')\n"
+        "print(apis.splitwise.create_group(name='Trip', access_token=token))"
     )
     first, second = opened(appworld), opened(appworld)
     results = []
@@ -162,13 +168,20 @@ def two():
 
 
 def test_sixteen_episodes_at_once(two: Pool):
-    """Sixteen sessions on two workers, stepped together, each find their own instruction and their own changes only."""
+    """Sixteen sessions on two workers, stepped together, each find their own instruction and their
+    own changes only."""
     queries = [[f"Make the playlist number {n}."] for n in range(16)]
     sessions = two.open([Start(config={"base": BASE})] * 16, queries)
     assert not [s for s in sessions if isinstance(s, Fault)]
     title = "title = apis.supervisor.show_active_task()['instruction']"
-    make = f"{LOGIN}{title}\ntoken = login('spotify')\napis.spotify.create_playlist(title=title, access_token=token)"
-    look = "print([p['title'] for p in apis.spotify.show_playlist_library(access_token=token, page_limit=20)], title)"
+    make = (
+        f"{LOGIN}{title}\ntoken = login('spotify')\n"
+        "apis.spotify.create_playlist(title=title, access_token=token)"
+    )
+    look = (
+        "rows = apis.spotify.show_playlist_library(access_token=token, page_limit=20)\n"
+        "print([row['title'] for row in rows], title)"
+    )
     for cell in (make, look):
         answers = two.step([(session, 0, [cell]) for session in sessions])
     for (query,), (result,) in zip(queries, answers, strict=True):
@@ -178,7 +191,8 @@ def test_sixteen_episodes_at_once(two: Pool):
 
 @pytest.fixture(scope="module")
 def impatient():
-    """A pool whose calls have three seconds, cells less, and that shows what a cell printed before its error."""
+    """A pool whose calls have three seconds, cells less, and that shows what a cell printed before
+    its error."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COEVOLVE_APPWORLD_KEEP_OUTPUT", "1")
         with Pool("appworld", call_timeout=3, memory_mb=256) as pool:
@@ -191,9 +205,16 @@ channel = next(o for o in modules["gc"].get_objects() if type(o).__name__ == "Ch
 """
 """The policy's own line to the worker, which its code can take and say anything on."""
 FILE = """
-apis.file_system.create_file(file_path="~/long.txt", content="x" * (2 << 20), access_token=login("file_system"))
+token = login("file_system")
+apis.file_system.create_file(file_path="~/long.txt", content="x" * (2 << 20), access_token=token)
 """
-SWALLOWS = "import time\nwhile True:\n    try:\n        while True:\n            x = 1\n    except BaseException:\n        pass"
+SWALLOWS = """import time
+while True:
+    try:
+        while True:
+            x = 1
+    except BaseException:
+        pass"""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +227,8 @@ SWALLOWS = "import time\nwhile True:\n    try:\n        while True:\n           
     ],
 )
 def test_a_cell_that_breaks_its_limits_ends_its_episode(impatient: Pool, cell: str, fatal: str):
-    """Such a cell is the policy's failure, told as such and graded 0; the worker serves the other sessions on."""
+    """Such a cell is the policy's failure, told as such and graded 0; the worker serves the other
+    sessions on."""
     victim, bystander = opened(impatient), opened(impatient)
     act(impatient, bystander, "x = 41")
     result = act(impatient, victim, cell)
@@ -283,8 +305,10 @@ def test_no_canary_leaves_the_policys_process(appworld: Pool):
         "class E(Exception):\n  def __str__(self): raise RuntimeError('no')",
         "class E(Exception):\n  def __repr__(self): raise SystemExit\n  __str__ = __repr__",
         "class E(Exception):\n  def __getattribute__(self, name): raise RuntimeError(name)",
-        "class M(type):\n  def __getattribute__(c, name): raise RuntimeError(name)\nclass E(Exception, metaclass=M): pass",
-        "class S(str):\n  def startswith(self, *_): raise RuntimeError\nclass E(Exception):\n  def __str__(self): return S('x')",
+        "class M(type):\n  def __getattribute__(c, name): raise RuntimeError(name)\n"
+        "class E(Exception, metaclass=M): pass",
+        "class S(str):\n  def startswith(self, *_): raise RuntimeError\n"
+        "class E(Exception):\n  def __str__(self): return S('x')",
     ],
 )
 def test_an_error_whose_class_is_broken_is_an_ordinary_error(appworld: Pool, body: str):
@@ -317,7 +341,8 @@ def test_a_cell_too_deep_for_the_parser_is_told(appworld: Pool, cell: str):
 
 @pytest.mark.parametrize("name", ["self", "_app_name", "_api_name"])
 def test_names_of_the_requesters_own_parameters_are_unexpected(appworld: Pool, name: str):
-    """An ordinary error that names the parameter and nothing of the machinery, in cells and in calls."""
+    """An ordinary error that names the parameter and nothing of the machinery, in cells and in
+    calls."""
     session = opened(appworld)
     cell = act(appworld, session, f"apis.spotify.show_genres({name}=1)")
     told = call(appworld, session, "spotify.show_genres", **{name: 1})
@@ -374,7 +399,8 @@ except Exception:
 
 
 def test_the_tools_of_a_cell_are_those_that_ran(appworld: Pool):
-    """A call through a name or a partial counts each time, one that failed too; code that never ran calls nothing."""
+    """A call through a name or a partial counts each time, one that failed too; code that never ran
+    calls nothing."""
     session = opened(appworld)
     assert act(appworld, session, RAN).tools == [
         "spotify.show_genres",
@@ -404,8 +430,10 @@ def test_an_observation_length_that_makes_no_sense_is_refused(
 
 
 FLOOD = """
-request = next(c.cell_contents for c in apis.spotify.login.__closure__ if hasattr(c.cell_contents, "_world"))
-request._world.send({"id": 1, "app": "spotify", "api": "show_song", "arguments": {"song_id": ["ab"] * 3700000}}, 1e6)
+held = [cell.cell_contents for cell in apis.spotify.login.__closure__]
+request = next(one for one in held if hasattr(one, "_episode"))
+arguments = {"song_id": ["ab"] * 3700000}
+request._episode.send({"id": 1, "app": "spotify", "api": "show_song", "arguments": arguments}, 1e6)
 request._world.receive(1e6)
 """
 """A request of 22 MB that takes ten times as much of the process that is asked."""
@@ -429,7 +457,8 @@ def test_the_shortest_observation_is_kept_to(small: Pool):
 
 
 def test_a_request_too_large_to_be_read_ends_its_episode(small: Pool):
-    """The process that holds the databases runs out of memory, as the policy's failure; the worker serves the others on."""
+    """The process that holds the databases runs out of memory, as the policy's failure; the worker
+    serves the others on."""
     victim, bystander = opened(small), opened(small)
     assert act(small, victim, FLOOD).fatal == "memory"
     assert graded(small, victim, own(small, BASE)).score == 0.0
@@ -454,7 +483,8 @@ def test_a_cell_has_a_thousand_requests():
 
 
 def test_long_output_is_trimmed_in_the_middle(appworld: Pool):
-    """An observation has a greatest length; its beginning and end stay, with a note of what is left out."""
+    """An observation has a greatest length; its beginning and end stay, with a note of what is left
+    out."""
     session = opened(appworld)
     result = act(
         appworld, session, "print('first')\nfor i in range(20000): print(i)\nprint('last')"
@@ -505,7 +535,8 @@ def _episodes(pool: Pool, count: int) -> None:
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_memory_does_not_grow(two: Pool, rounds: int):
-    """After many episodes the workers' processes hold no more memory than after a tenth of them, but for a few MB of noise."""
+    """After many episodes the workers' processes hold no more memory than after a tenth of them,
+    but for a few MB of noise."""
     first = max(4, rounds // 10)
     _episodes(two, first)
     early, tree = _memory(_tree(two)), len(_tree(two))

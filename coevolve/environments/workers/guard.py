@@ -1,8 +1,8 @@
-"""Kills a pool's workers when the pool's process is gone, however it went (kill -9 included). Standard library only.
+"""Kills a pool's workers when the pool's process is gone, however it went (kill -9 included).
 
-Run as ``python guard.py PARENT_PID``. stdin: a line ``+PID`` for each worker's process group, ``-PID`` when it has ended. At the end
-of stdin, or when the parent is no longer PARENT_PID, every listed group is killed. A worker alone could not do this: it does
-not see the end of its stdin while an action runs.
+Run as ``python guard.py PARENT_PID``. stdin: a line ``+PID`` for each worker's process group,
+``-PID`` when it has ended. At the end of stdin, or when the parent is no longer PARENT_PID, every
+listed group is killed. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ POLL_SECONDS = 1.0
 
 
 def main(parent: int) -> None:
+    # a worker alone could not do this: it does not see the end of its stdin while an action runs
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups: set[int] = set()

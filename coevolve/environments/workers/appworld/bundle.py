@@ -1,10 +1,11 @@
-"""The official AppWorld data: fetching the bundle, and unpacking one, with the package's own constants.
+"""The official AppWorld data: fetching the bundle, and unpacking one, with the package's constants.
 
     appworld.bundle download FILE        from the address that the package names
     appworld.bundle unpack BUNDLE ROOT   writes ROOT/data
 
-The package's own command deletes what is there before it downloads, ends with success when it gets nothing, and cannot take a
-bundle that the user has; this does none of that. An error is one line on stderr and exit code 1.
+The package's own command deletes what is there before it downloads, ends with success when it gets
+nothing, and cannot take a bundle that the user has; this one does none of that. An error is one
+line on stderr and exit code 1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import urllib.error
 import urllib.request
 
 BUNDLE = "data-0.1.0.bundle"
-SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def download(target: str) -> None:
@@ -24,7 +25,10 @@ def download(target: str) -> None:
 
     address, part = S3_BASE_URL + BUNDLE, f"{target}.part"
     try:
-        with urllib.request.urlopen(address, timeout=SECONDS) as answer, open(part, "wb") as stream:
+        with (
+            urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer,
+            open(part, "wb") as stream,
+        ):
             shutil.copyfileobj(answer, stream)
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", None) or error

@@ -1,8 +1,10 @@
-"""Runs cells of Python as AppWorld does and answers with AppWorld's own texts; the part of the worker that policy code lives in.
+"""Runs cells of Python as AppWorld does, with AppWorld's own texts; policy code lives in this
+module.
 
-What AppWorld's shell does, without IPython: names persist from cell to cell, the package's guard refuses and disables what it
-lists, `print` of a list or a dict prints JSON, an error is shown from the first line of the cell on, without the frames of the
-machinery. Nothing here protects anybody: a cell can change all of it, in its own process only.
+Cells behave as in AppWorld's shell, without IPython: names persist from cell to cell, the package's
+guard refuses and disables what it lists, `print` of a list or a dict prints JSON, an error is shown
+from the first line of the cell on, without the frames of the machinery. Nothing here protects
+anybody: a cell can change all of it, in its own process only.
 """
 
 from __future__ import annotations
@@ -31,21 +33,23 @@ from typing import Any, NamedTuple
 
 import pendulum
 
+from .code import as_printed
+
 FAILED = "Execution failed. Traceback:\n"
-LONGEST = 1 << 20
-"""Characters of an error that leave this process."""
-_FRAME = re.compile(r' +File "(.*?)", line (\d+), in .+')
+MAX_ERROR_CHARS = 1 << 20
+"""Length of an error that leaves this process."""
+_FRAME = re.compile(r'  +File "(.*?)", line (\d+), in .+')
 _CELL = re.compile(r'File "<python-input-\d+>"')
 
 
-class Output(NamedTuple):
+class CellOutput(NamedTuple):
     text: str
     error: str | None
-    """None, syntax_error, denied, empty, timeout, memory, api_error or exception."""
+    """syntax_error, denied, empty, timeout, memory, api_error, exception, or None"""
 
 
 class CellTimeout(Exception):
-    """The soft limit of a cell, which it may catch; the worker's own limit it cannot."""
+    """The soft limit of a cell, which it may catch, unlike the worker's own limit."""
 
 
 class NumRequestsLimitError(Exception):
@@ -61,50 +65,47 @@ class Interpreter:
         self.names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
         self.names |= preloaded() | {"print": _print, "input": _input, "apis": apis}
 
-    def run(self, code: str, seconds: int, keep: int, with_output: bool) -> Output:
-        """Executes a cell; of what it prints, the first and last `keep` characters stay in memory."""
+    def run(self, code: str, seconds: int, keep: int, with_output: bool) -> CellOutput:
+        """Executes a cell; the first and last `keep` characters of its output stay in memory."""
         try:
-            return self._run(code, seconds, keep, with_output)
+            return self._refusal(code) or self._run(code.strip(), seconds, keep, with_output)
         except MemoryError:
-            return Output(f"{FAILED}MemoryError", "memory")
+            return CellOutput(f"{FAILED}MemoryError", "memory")
 
-    def _run(self, code: str, seconds: int, keep: int, with_output: bool) -> Output:
-        if refusal := self._refusal(code):
-            return refusal
-        code = code.strip()
+    def _run(self, code: str, seconds: int, keep: int, with_output: bool) -> CellOutput:
         try:
             tree = ast.parse(code)
         except SyntaxError as error:
             line = (error.text or "").rstrip()
-            return Output(
-                f"{FAILED}Syntax error in line:\n{line}\nMessage: {error.msg}", "syntax_error"
-            )
+            text = f"{FAILED}Syntax error in line:\n{line}\nMessage: {error.msg}"
+            return CellOutput(text, "syntax_error")
         except (ValueError, RecursionError) as error:
-            return Output(f"{FAILED}{type(error).__name__}: {error}", "syntax_error")
+            return CellOutput(f"{FAILED}{type(error).__name__}: {error}", "syntax_error")
         if not code:
-            return Output("No code available to execute.", "empty")
-        output = Printed(keep)
+            return CellOutput("No code available to execute.", "empty")
+        output = CellStream(keep)
         error = self._execute(code, tree, seconds, output)
         printed = output.text()
         if error is None:
-            return Output(printed if printed.strip() else "Execution successful.", None)
-        shown_error, kind = _told(error, seconds)
+            return CellOutput(printed if printed.strip() else "Execution successful.", None)
+        shown_error, kind = _described(error, seconds)
         text = FAILED + shown_error
-        return Output(_bounded(printed + text if with_output else text), kind)
+        return CellOutput(_cut(printed + text if with_output else text), kind)
 
-    def _refusal(self, code: str) -> Output | None:
+    def _refusal(self, code: str) -> CellOutput | None:
         try:
             safe, message = self._guard.is_syntax_safe(code)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - boundary: code that the package's own parser cannot read
+        except Exception as error:  # noqa: BLE001 - boundary: the package's parser cannot read it
             kind = "syntax_error" if isinstance(error, RecursionError) else "denied"
-            return Output(f"{FAILED}{type(error).__name__}: {error}", kind)
-        return None if safe else Output(FAILED + message, "denied")
+            return CellOutput(f"{FAILED}{type(error).__name__}: {error}", kind)
+        return None if safe else CellOutput(FAILED + message, "denied")
 
     def _execute(
-        self, code: str, tree: ast.Module, seconds: int, output: Printed
+        self, code: str, tree: ast.Module, seconds: int, output: CellStream
     ) -> BaseException | None:
+        """Returns the error that ended the cell."""
         self._cells += 1
         name = f"<python-input-{self._cells}>"
         linecache.cache[name] = (len(code), None, [f"{line}\n" for line in code.split("\n")], name)
@@ -113,7 +114,7 @@ class Interpreter:
         try:
             sys.stdout, sys.stderr = output, io.StringIO()
             with self.alarm.after(seconds):
-                exec(compile(tree, name, "exec"), self.names)  # noqa: S102 - in a locked process, see confine
+                exec(compile(tree, name, "exec"), self.names)  # noqa: S102 - in a locked process
         except BaseException as error:  # noqa: BLE001 - boundary: becomes the observation
             return error
         finally:
@@ -123,7 +124,7 @@ class Interpreter:
 
 
 class _Alarm:
-    """The soft limit: raises CellTimeout in a cell, but not amid an exchange with the APIs, which it would tear."""
+    """The soft limit: raises CellTimeout in a cell, but not amid an exchange with the APIs."""
 
     def __init__(self) -> None:
         self._held = self._due = False
@@ -155,8 +156,8 @@ class _Alarm:
             raise CellTimeout
 
 
-class Printed(io.TextIOBase):
-    """What a cell prints: all of it, or its first and last characters with a note of what is left out."""
+class CellStream(io.TextIOBase):
+    """The output of a cell: all of it, or its first and last characters with a note of the rest."""
 
     def __init__(self, keep: int):
         self._keep, self._head, self._tail, self._length = keep, io.StringIO(), "", 0
@@ -175,20 +176,18 @@ class Printed(io.TextIOBase):
 
     def text(self) -> str:
         left_out = self._length - self._head.tell() - len(self._tail)
-        return (
-            self._head.getvalue()
-            + (f"\n[… {left_out} characters …]\n" if left_out else "")
-            + self._tail
-        )
+        note = f"\n[… {left_out} characters …]\n" if left_out else ""
+        return self._head.getvalue() + note + self._tail
 
 
-def _told(error: BaseException, seconds: int) -> tuple[str, str]:
-    """The error's text and kind, whatever its own methods, which a cell may have written, do."""
+def _described(error: BaseException, seconds: int) -> tuple[str, str]:
+    """Returns the error's text and kind, whatever its own methods, which a cell may have written,
+    do."""
     try:
         return shown(error, seconds), _kind(error)
     except MemoryError:
         raise
-    except BaseException:  # noqa: BLE001 - boundary: the class itself is broken; the interpreter's own slots are not
+    except BaseException:  # noqa: BLE001 - boundary: the class is broken; the interpreter's slots are not
         frames = extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
         lines = [
             f'  File "<python-input>", line {f.lineno}, in {f.name}'
@@ -199,37 +198,29 @@ def _told(error: BaseException, seconds: int) -> tuple[str, str]:
         return dedent("\n".join([*lines, f"{name}: <exception str() failed>"])), "exception"
 
 
-def _bounded(text: str) -> str:
-    """The text, cut in its middle if it would not fit a frame."""
-    output = Printed(LONGEST // 2)
+def _cut(text: str) -> str:
+    """Returns the text, cut in its middle if it would not fit a frame."""
+    output = CellStream(MAX_ERROR_CHARS // 2)
     output.write(text)
     return output.text()
 
 
 def shown(error: BaseException, seconds: int) -> str:
-    """The error as AppWorld shows it: from the cell's first line on, frames of the cells only."""
+    """Returns the error as AppWorld shows it: from the cell's first line on, frames of cells
+    only."""
     lines = "".join(TracebackException.from_exception(error).format()).splitlines()
     kept, inside = [], False
     for line in lines:
-        if not line.startswith("  "):
-            kept.append(line)
-            continue
         if frame := _FRAME.match(line):
             inside = "python-input" in frame.group(1)
-        if inside:
+        if inside or not line.startswith("  "):
             kept.append(line)
     first = next((place for place, line in enumerate(kept) if "<python-input-" in line), 0)
     text = _CELL.sub('File "<python-input>"', "\n".join(kept[first:]))
-    for kind in (CellTimeout, NumRequestsLimitError):
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        text = text.replace(
-            name, "Exception" if kind is NumRequestsLimitError else _timed_out(seconds)
-        )
+    timed_out = f"Exception: Execution timed out after {seconds} seconds."
+    for kind, words in ((CellTimeout, timed_out), (NumRequestsLimitError, "Exception")):
+        text = text.replace(f"{kind.__module__}.{kind.__qualname__}", words)
     return dedent(text)
-
-
-def _timed_out(seconds: int) -> str:
-    return f"Exception: Execution timed out after {seconds} seconds."
 
 
 def _kind(error: BaseException) -> str:
@@ -242,10 +233,8 @@ def _kind(error: BaseException) -> str:
 
 def _print(*values: Any, **options: Any) -> None:
     if not options and len(values) == 1 and isinstance(values[0], (list, tuple, dict)):
-        short = json.dumps(values[0])
-        builtins.print(short if len(short) < 100 else json.dumps(values[0], indent=1))
-    else:
-        builtins.print(*values, **options)
+        values = (as_printed(values[0]),)
+    builtins.print(*values, **options)
 
 
 def _input(*_: Any, **__: Any) -> None:
@@ -253,32 +242,28 @@ def _input(*_: Any, **__: Any) -> None:
 
 
 def preloaded() -> dict[str, Any]:
-    """What AppWorld has imported before the first cell."""
+    """Returns the names that AppWorld has imported before the first cell."""
     from appworld.common import datetime as dates
 
-    modules = {
-        module.__name__: module
-        for module in (calendar, datetime, itertools, json, math, random, re, builtins)
-    }
+    modules = (calendar, datetime, itertools, json, math, random, re, builtins)
     names = (Counter, defaultdict, Iterator, deepcopy, reduce)
-    days = {
-        day: getattr(pendulum, day)
-        for day in "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY".split()
-    }
+    days = "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY SUNDAY".split()
     own = {
         "pendulum": dates.pendulum,
         "Date": dates.VanillaDate,
         "DateTime": dates.VanillaDateTime,
         "Time": dates.VanillaTime,
     }
-    return modules | {name.__name__: name for name in names} | days | own
+    own |= {day: getattr(pendulum, day) for day in days}
+    return {thing.__name__: thing for thing in (*modules, *names)} | own
 
 
 Request = Callable[[str, str, dict[str, Any]], Any]
 
 
-class Names(dict):
-    """A name space that answers for what it lacks with AppWorld's words: `apis`, and each app in it."""
+class ApiNamespace(dict):
+    """Names that can be asked for as attributes, with AppWorld's words for one that is lacking:
+    `apis`, and each app in it."""
 
     def __init__(self, lacking: str, names: dict[str, Any]):
         super().__init__(names)
@@ -292,16 +277,14 @@ class Names(dict):
         raise Exception(object.__getattribute__(self, "_lacking").format(key=key))
 
 
-def api_names(documented: dict[str, Iterable[str]], request: Request) -> Names:
-    """`apis`: app → API → function that takes keywords only."""
-    apps = {
-        app: Names(
-            "No API named '{key}' found in the " + app + " app.",
-            {n: _wrap_api_request(app, n, request) for n in names},
-        )
-        for app, names in documented.items()
-    }
-    return Names("No app named '{key}' found.", apps)
+def api_namespace(documented: dict[str, Iterable[str]], request: Request) -> ApiNamespace:
+    """Returns `apis`: app → API → function that takes keywords only."""
+    apps = {}
+    for app, names in documented.items():
+        lacking = f"No API named '{{key}}' found in the {app} app."
+        functions = {name: _wrap_api_request(app, name, request) for name in names}
+        apps[app] = ApiNamespace(lacking, functions)
+    return ApiNamespace("No app named '{key}' found.", apps)
 
 
 def _wrap_api_request(app: str, api: str, request: Request) -> Callable[..., Any]:

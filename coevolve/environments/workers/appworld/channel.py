@@ -1,7 +1,8 @@
-"""Frames between the processes of an episode: four bytes of length, then JSON, over a stream socket. Standard library only.
+"""Frames between the processes of an episode: four bytes of length, then JSON, over a stream
+socket.
 
-Nothing that the other side does can hold up or fill this one: sending and receiving end at a deadline of the real clock (`now`;
-the clocks of `time` stand still in a process that plays AppWorld's date), and a frame has a greatest size.
+Nothing that the other side does can hold up or fill this one: sending and receiving end at a
+deadline, and a frame has a greatest size. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,35 +15,37 @@ import time
 from typing import Any
 
 MAX_FRAME = 32 << 20
+"""Bytes of a message as JSON."""
 _HEADER = struct.Struct("!I")
 _CHUNK = 1 << 16
+# bound before a process of the policy freezes the clocks of `time` at AppWorld's date
 _clock, _MONOTONIC = time.clock_gettime, time.CLOCK_MONOTONIC
 
 
-class Closed(Exception):
+class ChannelClosed(Exception):
     """The other side is gone."""
 
 
-class TimedOut(Exception):
+class ChannelTimeout(Exception):
     """The deadline passed."""
 
 
-class Garbage(Exception):
-    """The other side sent what is no frame, or too long a one."""
+class BadFrame(Exception):
+    """The other side sent something other than a frame, or too long a one."""
 
 
 def now() -> float:
-    """Seconds of the real, monotonic clock."""
+    """Returns seconds of the real, monotonic clock."""
     return _clock(_MONOTONIC)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets."""
+    """Returns two connected sockets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 class Channel:
-    """One end of a connection. `deadline` is a time of `now()`."""
+    """One end of a connection. Every `deadline` is a time of `now()`."""
 
     def __init__(self, connection: socket.socket):
         self.socket = connection
@@ -56,7 +59,8 @@ class Channel:
         self.socket.close()
 
     def send(self, message: Any, deadline: float) -> None:
-        """Raises Closed, TimedOut; ValueError or TypeError for what is no JSON, before anything is sent."""
+        """Raises ChannelClosed, ChannelTimeout; for what is no JSON or too long, before anything is
+        sent, ValueError or TypeError."""
         data = json.dumps(message).encode()
         if len(data) > MAX_FRAME:
             raise ValueError(f"a message of {len(data)} bytes is too long")
@@ -65,72 +69,57 @@ class Channel:
             try:
                 view = view[self.socket.send(view) :]
             except BlockingIOError:
-                self._wait(select.POLLOUT, deadline)
+                _poll([self], select.POLLOUT, deadline)
             except OSError as error:
-                raise Closed(str(error)) from None
+                raise ChannelClosed(str(error)) from None
 
     def receive(self, deadline: float) -> Any:
-        """The next message. Raises Closed, TimedOut, Garbage."""
-        while True:
-            frame = self._frame()
-            if frame is not None:
-                try:
-                    return json.loads(frame)
-                except (ValueError, RecursionError):
-                    raise Garbage("no JSON") from None
+        """Returns the next message. Raises ChannelClosed, ChannelTimeout, BadFrame."""
+        while not self.complete:
             if not self.fill():
-                self._wait(select.POLLIN, deadline)
+                _poll([self], select.POLLIN, deadline)
+        end = self._frame_end()
+        frame = bytes(self._buffer[_HEADER.size : end])
+        del self._buffer[:end]
+        try:
+            return json.loads(frame)
+        except (ValueError, RecursionError):
+            raise BadFrame("no JSON") from None
 
     def fill(self) -> bool:
-        """Takes in what has come; False if nothing had. Raises Closed."""
+        """Takes in the bytes that have come; False if there were none. Raises ChannelClosed."""
         try:
             data = self.socket.recv(_CHUNK)
         except BlockingIOError:
             return False
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise ChannelClosed(str(error)) from None
         if not data:
-            raise Closed("end of stream")
+            raise ChannelClosed("end of stream")
         self._buffer += data
         return True
 
     @property
     def complete(self) -> bool:
-        """Whether a whole message has come already. Raises Garbage."""
-        return (
-            len(self._buffer) >= _HEADER.size and len(self._buffer) >= _HEADER.size + self._length()
-        )
+        """Whether a whole message has come already. Raises BadFrame."""
+        return len(self._buffer) >= _HEADER.size and len(self._buffer) >= self._frame_end()
 
-    def _length(self) -> int:
+    def _frame_end(self) -> int:
         (length,) = _HEADER.unpack_from(self._buffer)
         if length > MAX_FRAME:
-            raise Garbage(f"a frame of {length} bytes")
-        return length
-
-    def _frame(self) -> bytes | None:
-        if not self.complete:
-            return None
-        end = _HEADER.size + self._length()
-        frame = bytes(self._buffer[_HEADER.size : end])
-        del self._buffer[:end]
-        return frame
-
-    def _wait(self, event: int, deadline: float) -> None:
-        left = deadline - now()
-        if left <= 0:
-            raise TimedOut
-        poll = select.poll()
-        poll.register(self.socket, event)
-        poll.poll(left * 1000)
+            raise BadFrame(f"a frame of {length} bytes")
+        return _HEADER.size + length
 
 
 def wait_any(channels: list[Channel], deadline: float) -> None:
-    """Returns when one of the channels has something to read, or its end. Raises TimedOut."""
+    """Returns when one of the channels has something to read, or its end. Raises ChannelTimeout."""
+    _poll(channels, select.POLLIN, deadline)
+
+
+def _poll(channels: list[Channel], event: int, deadline: float) -> None:
     left = deadline - now()
-    if left <= 0:
-        raise TimedOut
     poll = select.poll()
     for channel in channels:
-        poll.register(channel, select.POLLIN)
-    if not poll.poll(left * 1000):
-        raise TimedOut
+        poll.register(channel, event)
+    if left <= 0 or not poll.poll(left * 1000):
+        raise ChannelTimeout

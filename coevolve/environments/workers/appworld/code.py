@@ -1,28 +1,38 @@
-"""How calls are written as AppWorld code: logging in, access tokens, whole pages, and the call that completes the task.
+"""How calls are written as AppWorld code: logins, access tokens, whole pages, and the call that
+completes the task.
 
-A call action leaves out what no request says: access tokens and the size of a page. The worker fills them in when it makes the
-call; a program says them itself, in the same way (`protocol.Code`).
+A call action leaves out what no request says: access tokens and the size of a page. The worker adds
+them when it makes the call; a program has them itself, in the same way (`protocol.CodeSyntax`).
 """
 
 from __future__ import annotations
 
-PAGE = 20
-"""Rows of a page, the most that AppWorld gives."""
+import json
+from typing import Any
+
+PAGE_ROWS = 20
+"""The most that AppWorld gives."""
 END = "supervisor.complete_task"
 _TOKENS = {"access_token", "file_system_access_token"}
 
 
 def left_out(parameters: list[dict]) -> list[str]:
-    """Those of an API's documented parameters that call actions leave out."""
+    """Returns the names of an API's documented parameters that call actions leave out."""
     names = [parameter["name"] for parameter in parameters]
     return [name for name in names if name in _TOKENS or name == "page_limit"]
 
 
+def as_printed(value: Any) -> str:
+    """Returns a response as AppWorld's `print` shows it in a cell."""
+    if isinstance(value, str):
+        return value
+    short = json.dumps(value)
+    return short if len(short) < 100 else json.dumps(value, indent=1)
+
+
 def code(tools: list[dict]) -> dict:
-    """`protocol.Code` for tools that carry AppWorld's documents."""
-    arguments = {
-        tool["name"]: _arguments(tool["app"], tool["document"]["parameters"]) for tool in tools
-    }
+    """Returns the `protocol.CodeSyntax` of tools that carry AppWorld's documents."""
+    arguments = {t["name"]: _arguments(t["app"], t["document"]["parameters"]) for t in tools}
     apps = sorted(tool["app"] for tool in tools if tool["name"].endswith(".login"))
     return {
         "call": "apis.{tool}({arguments})",
@@ -34,18 +44,18 @@ def code(tools: list[dict]) -> dict:
 
 
 def _arguments(app: str, parameters: list[dict]) -> dict[str, str]:
-    said = {
-        "page_limit": str(PAGE),
+    written = {
+        "page_limit": str(PAGE_ROWS),
         "access_token": f"{app}_token",
         "file_system_access_token": "file_system_token",
     }
-    return {name: said[name] for name in left_out(parameters)}
+    return {name: written[name] for name in left_out(parameters)}
 
 
 def _setup(apps: list[str]) -> dict[str, str]:
-    accounts = "apis.supervisor.show_account_passwords()"
+    rows = "apis.supervisor.show_account_passwords()"
     statements = {
-        "passwords": f'passwords = {{row["account_name"]: row["password"] for row in {accounts}}}',
+        "passwords": f'passwords = {{row["account_name"]: row["password"] for row in {rows}}}',
         "profile": "profile = apis.supervisor.show_profile()",
     }
     for app in apps:

@@ -1,18 +1,19 @@
-"""The warm process behind the AppWorld worker: it forks one process per episode that holds its databases and APIs, and that
-forks one for the official grading. Run in the appworld venv by `zygote.Zygote`; policy code never runs in any.
+"""The warm process behind the AppWorld worker that forks one process per episode, which holds the
+episode's databases and APIs. Policy code never runs in any of them.
 
-An episode's process listens to the worker on its first socket and, while a cell runs, to the policy's process on its second:
+An episode's process listens to the worker on its first socket and, while a cell runs, to the
+policy's process on its second:
 
-| the worker says | answer |
+| order of the worker | answer |
 |---|---|
 | open {root, base, instruction, secret} | {state}; from here on changes are watched |
 | begin {requests} | none; from here on the policy may call APIs |
 | end | {effects, state, completed, called}; from here on it may not |
 | call {app, api, arguments} | {value or error, effects, state, completed} |
 | grade {outputs} | AppWorld's own evaluation of the state, which is saved below that directory |
-| final | `World.final`: the whole difference to the start, for the verifiers |
+| final | `EpisodeState.final`: the whole difference to the start, for the verifiers |
 
-The policy says {id, app, api, arguments} and is answered {id, value} or {id, error: [class, text]}.
+The policy sends {id, app, api, arguments}; the answer is {id, value} or {id, error: [class, text]}.
 """
 
 from __future__ import annotations
@@ -22,44 +23,45 @@ import socket
 from functools import partial
 from typing import Any
 
-from . import confine, rows
-from .channel import Channel, Closed, Garbage, TimedOut, now, wait_any
-from .rehearsal import rehearse
-from .world import Plan, World
-from .zygote import Role
+from . import sandbox
+from .canonical import digest
+from .channel import BadFrame, Channel, ChannelClosed, ChannelTimeout, now, wait_any
+from .fork_server import Role
+from .state import EpisodeState, Preloaded
+from .warmup import warm_up
 
-FOREVER = 1e6
+FOREVER_SECONDS = 1e6
 REPLY_SECONDS = 20.0
 """How long a policy may leave an answer unread."""
 
 
-class _Episode:
+class _EpisodeServer:
     """Answers the worker, and the policy while a cell runs."""
 
-    def __init__(self, plan: Plan, worker: Channel, policy: Channel):
-        self._plan, self._worker, self._policy = plan, worker, policy
-        self._world: World | None = None
-        self._active = False
+    def __init__(self, preloaded: Preloaded, worker: Channel, policy: Channel):
+        self._preloaded, self._worker, self._policy = preloaded, worker, policy
+        self._state: EpisodeState | None = None
+        self._serves_policy = False
 
     def run(self) -> None:
+        """Returns when the worker has closed its end."""
         while True:
-            wait_any(
-                [self._worker, self._policy] if self._active else [self._worker], now() + FOREVER
-            )
+            listened = [self._worker, self._policy] if self._serves_policy else [self._worker]
+            wait_any(listened, now() + FOREVER_SECONDS)
             try:
                 if self._worker.fill():
                     while self._worker.complete:
                         self._command(self._worker.receive(now()))
-            except Closed:
+            except ChannelClosed:
                 return
-            if self._active:
+            if self._serves_policy:
                 self._requests()
 
     def _command(self, command: dict) -> None:
         op = command.pop("op")
         if op == "begin":
-            self._active = True
-            self._world.apis.allow(command["requests"])
+            self._serves_policy = True
+            self._state.apis.allow(command["requests"])
             return
         try:
             answer = getattr(self, f"_{op}")(**command)
@@ -73,53 +75,51 @@ class _Episode:
             raise MemoryError(f"{op}: {error}") from None
 
     def _open(self, **arguments: Any) -> dict:
-        self._world = World(self._plan, **arguments)
-        return {"state": rows.digest([])}
+        self._state = EpisodeState(self._preloaded, **arguments)
+        return {"state": digest([])}
 
     def _end(self) -> dict:
-        self._active = False
-        return self._world.outcome() | {"called": self._world.apis.called}
+        self._serves_policy = False
+        return self._state.outcome() | {"called": self._state.apis.called}
 
     def _call(self, app: str, api: str, arguments: dict) -> dict:
-        self._world.apis.allow(1)
-        answer = self._world.call(app, api, arguments)
-        return {"value": answer.value, "error": answer.error, **self._world.outcome()}
+        self._state.apis.allow(1)
+        answer = self._state.call(app, api, arguments)
+        return {"value": answer.value, "error": answer.error, **self._state.outcome()}
 
     def _grade(self, outputs: str) -> dict:
-        return self._world.grade(outputs)
+        return self._state.grade(outputs)
 
     def _final(self) -> dict:
-        return self._world.final()
+        return self._state.final()
 
     def _requests(self) -> None:
-        """Serves what the policy has sent; one that speaks nonsense, or does not listen, is not served any more."""
+        """Serves the requests that have come; a policy that sends anything else, or does not read
+        its answers, is not served any more."""
         try:
             self._policy.fill()
             while self._policy.complete:
                 request = self._policy.receive(now())
-                id_, app, api, arguments = (
-                    request[key] for key in ("id", "app", "api", "arguments")
-                )
-                answer = self._world.call(str(app), str(api), dict(arguments))
-                self._reply(id_, answer.value, answer.error)
-        except (Closed, TimedOut, Garbage, KeyError, TypeError, ValueError):
-            self._active = False
+                id_, app, api = (request[key] for key in ("id", "app", "api"))
+                answer = self._state.call(str(app), str(api), dict(request["arguments"]))
+                self._reply({"id": id_, "value": answer.value, "error": answer.error})
+        except (ChannelClosed, ChannelTimeout, BadFrame, KeyError, TypeError, ValueError):
+            self._serves_policy = False
 
-    def _reply(self, id_: Any, value: Any, error: tuple[str, str] | None) -> None:
+    def _reply(self, reply: dict) -> None:
         try:
-            self._policy.send({"id": id_, "value": value, "error": error}, now() + REPLY_SECONDS)
-        except ValueError as long:
-            self._policy.send(
-                {"id": id_, "error": ("Exception", f"{long}.")}, now() + REPLY_SECONDS
-            )
+            self._policy.send(reply, now() + REPLY_SECONDS)
+        except ValueError as error:
+            failed = {"id": reply["id"], "error": ("Exception", f"{error}.")}
+            self._policy.send(failed, now() + REPLY_SECONDS)
 
 
-def episode(plan: Plan, sockets: list[socket.socket]) -> None:
+def episode(preloaded: Preloaded, sockets: list[socket.socket]) -> None:
     worker, policy = map(Channel, sockets)
-    confine.limit_memory(int(os.environ.get("COEVOLVE_MEMORY_MB", "2048")))
-    _Episode(plan, worker, policy).run()
+    sandbox.limit_memory(int(os.environ.get("COEVOLVE_MEMORY_MB", "2048")))
+    _EpisodeServer(preloaded, worker, policy).run()
 
 
 def roles() -> dict[str, Role]:
-    """What the zygote forks, which is warm then."""
-    return {"episode": partial(episode, rehearse())}
+    """Returns the roles that the fork server forks; it is warm then."""
+    return {"episode": partial(episode, warm_up())}

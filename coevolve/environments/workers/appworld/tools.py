@@ -1,7 +1,7 @@
 """AppWorld's API documentation as `Tool`s of the protocol.
 
-What calls leave out (`code`), tokens and the size of a page, no tool asks for, because the worker adds it. `document`
-keeps AppWorld's own text.
+No tool asks for the arguments that calls leave out (`code.left_out`), tokens and the size of a
+page, because the worker adds them. `document` keeps AppWorld's own text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from ..data_files import ToolPhrases
 from .canary import clean
 from .code import left_out
 
@@ -24,21 +25,19 @@ _LIMITS = {
 }
 
 
-def tool(name: str, document: dict, language: dict[str, Any]) -> dict:
-    """The `Tool` dict of a documented API; what it reads with GET changes nothing.
+def tool(name: str, document: dict, phrases: ToolPhrases | None) -> dict:
+    """Returns the `Tool` dict of a documented API; a GET request changes nothing.
 
-    `language` holds the templates, and beside them `read_only`, `checked`, `takes`: the optional parameters that are shown, and
-    `needs`: those of them without which nobody would call it.
+    An API with phrases shows only the optional parameters that they name, because no request would
+    mention the rest.
     """
-    entry = dict(language)
-    takes, needs = entry.pop("takes", None), entry.pop("needs", ())
-    read_only, checked = (
-        entry.pop("read_only", document["method"] == "GET"),
-        entry.pop("checked", False),
-    )
     hidden = left_out(document["parameters"])
-    asked = [p for p in document["parameters"] if p["name"] not in hidden]
-    shown = [p for p in asked if p["required"] or not language or p["name"] in (takes or [])]
+    shown = [p for p in document["parameters"] if p["name"] not in hidden]
+    needs, read_only = (), None
+    if phrases:
+        needs, read_only = phrases.needs, phrases.read_only
+        named = {*phrases.takes, *phrases.optional, *needs}
+        shown = [p for p in shown if p["required"] or p["name"] in named]
     return {
         "name": name,
         "description": clean(document["description"]),
@@ -48,19 +47,18 @@ def tool(name: str, document: dict, language: dict[str, Any]) -> dict:
             "required": [p["name"] for p in shown if p["required"] or p["name"] in needs],
         },
         "app": document["app_name"],
-        "checked": checked,
-        "read_only": read_only,
-        "language": entry,
+        "checked": bool(phrases and phrases.checked),
+        "read_only": document["method"] == "GET" if read_only is None else read_only,
+        "language": phrases.language() if phrases else {},
         "document": document,
     }
 
 
 def schema(parameter: dict) -> dict:
-    """JSON Schema of a documented parameter: its type, and those constraints that have a word there."""
+    """Returns the JSON Schema of a documented parameter: its type, and those constraints that have
+    a word there."""
     kinds = [_kind(kind.strip()) for kind in parameter["type"].split("|")]
-    found: dict[str, Any] = (
-        dict(kinds[0]) if len(kinds) == 1 else {"type": [kind["type"] for kind in kinds]}
-    )
+    found: dict[str, Any] = kinds[0] if len(kinds) == 1 else {"type": [k["type"] for k in kinds]}
     found["description"] = parameter["description"]
     for constraint in parameter["constraints"]:
         found |= _constraint(constraint)
@@ -82,12 +80,9 @@ def _constraint(text: str) -> dict:
         return {"enum": json.loads(text.removeprefix("value in ").replace("'", '"'))}
     if not (bound := _BOUND.fullmatch(text)):
         return {}
-    sides = [side.split() for side in bound[2].split(",")]
-    return {
-        _LIMITS[bound[1], side[0]]: _number(side[1])
-        for side in sides
-        if len(side) == 2 and (bound[1], side[0]) in _LIMITS
-    }
+    sides = [(bound[1], *side.split()) for side in bound[2].split(",")]
+    known = [side for side in sides if len(side) == 3 and side[:2] in _LIMITS]
+    return {_LIMITS[side[:2]]: _number(side[2]) for side in known}
 
 
 def _number(text: str) -> int | float:

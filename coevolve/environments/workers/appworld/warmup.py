@@ -1,4 +1,5 @@
-"""The rehearsal of AppWorld: what the package computes once is computed before the first fork."""
+"""A warm-up of AppWorld's engine: what the package computes once is computed before the first
+fork."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from appworld.requester import Requester
 from appworld.task import Task
 
 from . import apis
-from .world import Plan, World, tables
+from .state import EpisodeState, Preloaded, tables
 
-_REHEARSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+_CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("amazon", "search_products", {"query": "a"}),
     ("amazon", "add_product_to_cart", {"product_id": 1, "quantity": 1}),
     ("file_system", "create_file", {"file_path": "~/a.txt", "content": "a"}),
@@ -44,39 +45,42 @@ _REHEARSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("supervisor", "complete_task", {}),
     ("api_docs", "show_api_doc", {"app_name": "spotify", "api_name": "login"}),
 )
-"""Calls that a rehearsal makes in order to have each app read and write once; whether they succeed does not matter."""
+"""Calls that have each app read and write once; whether they succeed does not matter."""
 
 
-def rehearse() -> Plan:
-    """Plays a short episode, so that what the package computes once is computed before the first fork, and closes all of it
-    again: no database may be open in a process that forks.
-    """
+def warm_up() -> Preloaded:
+    """Plays a short episode and closes all of it again; returns what later episodes share."""
     root = path_store.root
-    routes = apis.warm(Path(root))
-    base = sorted(path.name for path in (Path(root) / "data" / "tasks").iterdir())[0]
-    world = World(Plan(routes, []), root, base, None, bytes(32).hex())
-    watched = tables()
-    world.apis.allow(1000)
-    me, tokens = world.apis.call("supervisor", "show_profile", {}).value, {}
-    for account in world.apis.call("supervisor", "show_account_passwords", {}).value:
-        app, name = (
-            account["account_name"],
-            me["phone_number" if account["account_name"] == "phone" else "email"],
-        )
-        login = world.apis.call(app, "login", {"username": name, "password": account["password"]})
-        tokens[app] = {"access_token": login.value["access_token"]} if login.value else {}
-    other = next(
-        user.email for user in import_models_module("venmo").User.all() if user.email != me["email"]
-    )
-    for app, api, arguments in _REHEARSED:
-        filled = json.loads(json.dumps(arguments).replace("$email", other))
-        world.apis.call(app, api, filled | tokens.get(app, {}))
-    world.outcome()
+    routes = apis.warm_up(Path(root))
+    base = min(path.name for path in (Path(root) / "data" / "tasks").iterdir())
+    state = EpisodeState(Preloaded(routes, []), root, base, None, bytes(32).hex())
+    preloaded = Preloaded(routes, tables())
+    _play(state)
     importlib.import_module("pytest")  # as evaluations do when they first compare
     Task.load(base, load_ground_truth=False).model_collection.admin.MainUser.all()
+    # no database may be open in a process that forks
     Requester.close_all()
     CachedDBHandler.reset()
     ModelHashHandler.reset()
     get_direct_cached_sqlite3_connection.cache_clear()
     sys.dont_write_bytecode = True  # the evaluations that are imported later lie among the data
-    return Plan(routes, watched)
+    return preloaded
+
+
+def _play(state: EpisodeState) -> None:
+    def call(app: str, api: str, **arguments: Any) -> Any:
+        return state.apis.call(app, api, arguments).value
+
+    state.apis.allow(1000)
+    me, tokens = call("supervisor", "show_profile"), {}
+    for account in call("supervisor", "show_account_passwords"):
+        app, password = account["account_name"], account["password"]
+        name = me["phone_number" if app == "phone" else "email"]
+        login = call(app, "login", username=name, password=password)
+        tokens[app] = {"access_token": login["access_token"]} if login else {}
+    users = import_models_module("venmo").User.all()
+    other = next(user.email for user in users if user.email != me["email"])
+    for app, api, arguments in _CALLS:
+        filled = json.loads(json.dumps(arguments).replace("$email", other))
+        call(app, api, **filled, **tokens.get(app, {}))
+    state.outcome()
