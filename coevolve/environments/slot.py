@@ -234,7 +234,7 @@ class Slot:
             return [], Death("unreachable", self._cannot_start(error))
 
     def _died_again(self, job: PoolJob, death: Death) -> Any:
-        """The fault of the infrastructure or, where an action killed two workers, the policy's end."""
+        """The infrastructure's fault or, where an action killed two workers, the policy's end."""
         session = job.session
         if session and session.ended:
             return session.answer_after_end(job.op)

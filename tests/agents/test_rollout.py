@@ -284,13 +284,13 @@ def test_an_empty_reply_hands_the_turn_back(pool, shopper, tmp_path):
 
 def test_dotted_tool_names_travel():
     """Names that the API would refuse are renamed on the way out and back."""
-    from coevolve.models.openai_chat import _names, _outgoing
+    from coevolve.models.openai_chat import _sent_message, _server_names
 
     tools = [
         {"type": "function", "function": {"name": n, "parameters": {}}}
         for n in ("farm.set", "farm__set", "ok")
     ]
-    names = _names(tools)
+    names = _server_names(tools)
     assert (
         names["ok"] == "ok"
         and len(set(names.values())) == 3
@@ -298,6 +298,6 @@ def test_dotted_tool_names_travel():
     )
     message = {"role": "assistant", "content": to_text(Call("farm.set", {})), "tool_calls": [{"id": "1", "type": "function", "function": {"name": "farm.set", "arguments": "{}"}}]}  # fmt: skip
     assert (
-        _outgoing([message], names, True)[0]["tool_calls"][0]["function"]["name"]
+        _sent_message(message, names, True)["tool_calls"][0]["function"]["name"]
         == names["farm.set"]
     )
