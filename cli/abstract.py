@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
-import typer
 
 from coevolve.abstraction.abstract import CHUNK, WHAT, abstract
 from coevolve.abstraction.candidates import FAULT, Reject
-from coevolve.environments.faults import FaultCounter
 from coevolve.environments.client import Pools
+from coevolve.environments.faults import FaultCounter
+from coevolve.options import Option, Seed, Settings
 from coevolve.records import Exploration
 from coevolve.runs import Journal, journal_path
-from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options
-from coevolve_cli.streams import (
-    Config,
-    DryRun,
-    Env,
-    ExitStatus,
-    Faults,
-    Files,
-    MaxErrors,
-    OnError,
-    Output,
-    Quiet,
-    Rejects,
-    RunDir,
-    Seed,
-    Workers,
-    dry_run,
-    stage,
-)
-from coevolve_cli.versions import AnyVersion
-
-if TYPE_CHECKING:
-    from coevolve.abstraction.model_writer import ModelWriter
-    from coevolve.models.service import Models
+from coevolve_cli.model_options import WriterOptions
+from coevolve_cli.options import Call, Files
+from coevolve_cli.streams import EnvOptions, RunDir, Stage, Streams
 
 EXAMPLES = """
   coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract > candidates.jsonl
@@ -48,65 +26,64 @@ EXAMPLES = """
 """
 
 
-@with_model_options
-def command(
-    ctx: typer.Context,
-    files: Files = None,
-    output: Output = "-",
-    per_exploration: Annotated[
-        int, typer.Option("--per-exploration", min=1, help="Tasks from one exploration at most.")
-    ] = 4,
-    model: Model = None,
+class AbstractSettings(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "Abstraction"
+
+    per_exploration: Annotated[int, Option("Tasks that one exploration may give.", ge=1)] = 4
     per_context: Annotated[
-        int,
-        typer.Option(
-            "--per-context",
-            min=1,
-            help="With --model: tasks from all rounds of one context at most.",
-        ),
-    ] = 4,
+        int, Option("With --model: tasks that all rounds of one context together may give.", ge=1)
+    ] = 4
     min_confidence: Annotated[
         float,
-        typer.Option(
-            "--min-confidence", min=0, max=1, help="With --model: least confidence of its own."
+        Option(
+            "With --model: a task is kept if the model's own confidence in it is at least this.",
+            ge=0,
+            le=1,
         ),
-    ] = 0.5,
-    temperature: Temperature = None,
-    prompts: Prompts = None,
-    seed: Seed = 0,
-    workers: Workers = 1,
-    env: Env = None,
-    any_version: AnyVersion = False,
-    run: RunDir = None,
-    rejects: Rejects = None,
-    on_error: OnError = "fail",
-    max_errors: MaxErrors = None,
-    exit_status: ExitStatus = False,
-    quiet: Quiet = False,
-    config: Config = None,
-    dry: DryRun = False,
-    *,
-    models: ModelOptions,
+    ] = 0.5
+    seed: Seed = 0
+
+
+def command(
+    files: Files,
+    settings: AbstractSettings,
+    where: EnvOptions,
+    models: WriterOptions,
+    run: RunDir,
+    io: Streams,
+    call: Call,
 ) -> None:
     """Turn explorations into candidate tasks: goals minimised by execution, a request in words, the solution.
 
     With --model a model writes them, and each is checked against what was executed. Every solution has been executed as it stands. What gave no task goes to --rejects, with the reason.
     """
-    if dry:
-        dry_run(ctx, explorations_at_a_time=CHUNK)
-        return
-    path = journal_path(output, Path(run) / "abstract.journal" if run else None)
+    if call.dry_run:
+        return call.plan(explorations_at_a_time=CHUNK)
     reasons: Counter[str] = Counter()
     env_faults, finished = FaultCounter(WHAT), False
-    with models.service("abstract", run=run, quiet=quiet) if model else nullcontext() as served:
-        writer = _writer(served, model, per_context, min_confidence, temperature, prompts)
-        about = writer.identity if writer else {"seed": seed, "per_exploration": per_exploration}
+    with models.service(
+        "abstract", run=run.run, quiet=io.quiet, needed=models.model is not None
+    ) as served:
+        writer = None
+        about = {"seed": settings.seed, "per_exploration": settings.per_exploration}
+        if served:
+            from coevolve.abstraction.model_writer import ModelWriter, write
+
+            writer = ModelWriter(
+                served,
+                models.model,
+                settings.per_context,
+                settings.min_confidence,
+                models.temperature,
+                models.prompt_files,
+            )
+            about = writer.identity
+        path = journal_path(io.output, Path(run.run) / "abstract.journal" if run.run else None)
         journal = Journal(path, {"command": "abstract", **about})
         try:
-            faults = Faults(on_error, max_errors, rejects)
             with (
-                stage("abstract", files, output, faults, quiet=quiet, exit_status=exit_status) as s,
-                Pools(workers, env, any_version=any_version) as pools,
+                io.stage("abstract", files) as s,
+                Pools(where.workers, where.env, any_version=where.any_version) as pools,
             ):
 
                 def reject(rejected: Reject) -> None:
@@ -114,30 +91,20 @@ def command(
                     s.keep_reject(msgspec.to_builtins(rejected))
 
                 explorations = (line.record for line in s.read(Exploration))
+                how = {"journal": journal, "env_faults": env_faults, "reject": reject}
                 if writer:
-                    from coevolve.abstraction.model_writer import write
-
-                    tasks = write(
-                        explorations,
-                        pools,
-                        writer,
-                        journal=journal,
-                        env_faults=env_faults,
-                        reject=reject,
-                    )
+                    tasks = write(explorations, pools, writer, **how)
                 else:
                     tasks = abstract(
                         explorations,
                         pools,
-                        per_exploration=per_exploration,
-                        seed=seed,
-                        journal=journal,
-                        env_faults=env_faults,
-                        reject=reject,
+                        per_exploration=settings.per_exploration,
+                        seed=settings.seed,
+                        **how,
                     )
                 for task in tasks:
                     s.write(task)
-                _note(s.note, reasons.copy(), journal.reused)
+                _note(s, reasons.copy(), journal.reused)
             if served:
                 served.kept = s.written
             finished = not reasons["no_reply"] and not env_faults.lost
@@ -146,28 +113,12 @@ def command(
     env_faults.end()
 
 
-def _writer(
-    served: Models | None,
-    model: str | None,
-    per_context: int,
-    min_confidence: float,
-    temperature: float | None,
-    prompts: str | None,
-) -> ModelWriter | None:
-    if served is None:
-        return None
-    from coevolve.abstraction.model_writer import ModelWriter
-
-    return ModelWriter(served, model, per_context, min_confidence, temperature, prompts)
-
-
-def _note(note, reasons: Counter[str], reused: int) -> None:  # noqa: ANN001
+def _note(s: Stage, reasons: Counter[str], reused: int) -> None:
     faults = reasons.pop(FAULT, 0)
     if reasons:
-        note(
-            f"rejected {reasons.total()} ({', '.join(f'{reason} {n}' for reason, n in sorted(reasons.items()))})"
-        )
+        counts = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items()))
+        s.note(f"rejected {reasons.total()} ({counts})")
     if faults:
-        note(f"dropped {faults} for faults of the environment")
+        s.note(f"dropped {faults} for faults of the environment")
     if reused:
-        note(f"resumed {reused}")
+        s.note(f"resumed {reused}")

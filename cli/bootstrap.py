@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, ClassVar
 
 from coevolve.environments.client import Pool
-from coevolve_cli.streams import Config, DryRun, Quiet, Seed, Workers, dry_run, progress
+from coevolve.options import Option, Settings
+from coevolve.training.settings import BootstrapSettings
+from coevolve_cli.options import Call
+from coevolve_cli.streams import progress
 
 EXAMPLES = """
   coevolve bootstrap -o runs/policy
@@ -17,44 +18,37 @@ EXAMPLES = """
   coevolve evaluate --model runs/policy --env desk --split dev
 """
 STEPS_PER_SECOND = 13
-"""On one core of a laptop."""
+"""Optimiser steps on one core of a laptop."""
 
 
-def command(
-    ctx: typer.Context,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory to make.", show_default=False
-        ),
-    ],
-    env: Annotated[
-        str,
-        typer.Option("--env", metavar="NAME|COMMAND", help="An environment with a split `demos`."),
-    ] = "desk",
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1600,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Demonstrations per step.")] = 16,
-    learning_rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 3e-3,
-    seed: Seed = 0,
-    workers: Workers = 1,
-    quiet: Quiet = False,
-    config: Config = None,
-    dry: DryRun = False,
-) -> None:
+class BootstrapOutput(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "Output"
+
+    output: Annotated[str, Option("Directory to make.", metavar="DIR", short="-o")]
+    workers: Annotated[
+        int, Option("Environment processes that run side by side.", advanced=True, ge=1)
+    ] = 1
+    quiet: Annotated[
+        bool, Option("Print no progress and no summary.", short="-q", advanced=True)
+    ] = False
+
+
+def command(settings: BootstrapSettings, to: BootstrapOutput, call: Call) -> None:
     """Build the laptop policy: a tiny Llama in Hugging Face form, fine-tuned on an environment's demonstrations.
 
     Takes two to three minutes on one core. A directory that already holds the same policy is left as it is.
     """
+    if call.dry_run:
+        return call.plan(steps=settings.steps, estimated_seconds=settings.steps / STEPS_PER_SECOND)
     from coevolve.training import bootstrap
 
-    settings = bootstrap.Settings(env, seed, steps, batch, learning_rate)
-    if dry:
-        dry_run(ctx, steps=steps, estimated_seconds=steps / STEPS_PER_SECOND)
-        return
-    with Pool(env, workers=workers) as pool, progress("bootstrap", steps, quiet=quiet) as advance:
-        card = bootstrap.build(Path(output), pool, settings, advance)
-    if not quiet:
-        print(f"bootstrap: {output}: {_summary(card)}", file=sys.stderr)
+    with (
+        Pool(settings.env, workers=to.workers) as pool,
+        progress("bootstrap", settings.steps, quiet=to.quiet) as advance,
+    ):
+        card = bootstrap.build(Path(to.output), pool, settings, advance)
+    if not to.quiet:
+        print(f"bootstrap: {to.output}: {_summary(card)}", file=sys.stderr)
 
 
 def _summary(card: dict[str, Any]) -> str:

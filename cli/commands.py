@@ -1,13 +1,12 @@
 """The registry of verbs, each imported only when it runs, and the Typer application over it.
 
 `--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package with a function `command`
-(its options are the signature, its help the docstring, `EXAMPLES` the tail of the help; a class `Command` parses), or with a
-Typer `app` of its own.
+(its options are the classes of settings in its signature, its help the docstring, `EXAMPLES` the tail of the help), or with
+the `COMMANDS` of a group.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from coevolve import __version__
 from coevolve.errors import CoevolveError, PipeClosed
+from coevolve_cli.raw_values import RawValues
 
 COMMANDS = {
     "train": "Train the policy with GRPO for one iteration; print its rollouts.",
@@ -36,7 +36,11 @@ COMMANDS = {
 }
 
 
-class Group(TyperGroup):
+class CommandGroup(RawValues, TyperGroup):
+    """A group whose commands are given."""
+
+
+class RootGroup(CommandGroup):
     """A group whose commands come from `COMMANDS`."""
 
     _listing = False
@@ -60,46 +64,36 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: typer.Context, args: list[str]):  # noqa: ANN201
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            ctx.fail(
-                f"No such command {args[0]!r}."
-                + (f" Did you mean {near[0]!r}?" if near else " See coevolve --help.")
-            )
+            from coevolve.options import nearest
+
+            hint = nearest(args[0], COMMANDS) or ". See coevolve --help."
+            ctx.fail(f"No such command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
 
 def _load(name: str):
+    from coevolve_cli.options import build, examples
+
     module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
-    if hasattr(module, "app"):
-        command = typer.main.get_command(module.app)
-    else:
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(
-            name,
-            cls=getattr(module, "Command", TyperCommand),
-            epilog="\b\nExamples:\n" + module.EXAMPLES.strip("\n"),
+    if hasattr(module, "COMMANDS"):
+        command = CommandGroup(
+            name=name,
+            help=module.HELP,
+            epilog=examples(module.EXAMPLES),
+            no_args_is_help=True,
+            rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
-        )(module.command)
-        command = typer.main.get_command(single)
-    command.name = name
-    _name_environment(command, f"COEVOLVE_{name}")
+            commands={sub: build(f"{name} {sub}", *c) for sub, c in module.COMMANDS.items()},
+        )
+    else:
+        keeps_rest = getattr(module, "KEEPS_REST", False)
+        command = build(name, module.command, module.EXAMPLES, keeps_rest=keeps_rest)
     _guard(command)
     return command
 
 
-def _name_environment(command, prefix: str) -> None:  # noqa: ANN001
-    """Every option can be set by COEVOLVE_<COMMAND>_<OPTION>, after the option's own name; help need not repeat it."""
-    for parameter in command.params:
-        names = [option for option in parameter.opts if option.startswith("--")]
-        if names:
-            parameter.envvar = f"{prefix}_{names[0].removeprefix('--')}".upper().replace("-", "_")
-            parameter.show_envvar = False
-    for name, sub in getattr(command, "commands", {}).items():
-        _name_environment(sub, f"{prefix}_{name}")
-
-
 def _guard(command) -> None:  # noqa: ANN001
-    """Around every verb: no file is named for two ends, and no error of a file looks to Typer like one of the terminal."""
+    """Around every verb: no error of a file looks to Typer like one of the terminal."""
     for sub in getattr(command, "commands", {}).values():
         _guard(sub)
     if not hasattr(command, "commands"):
@@ -107,11 +101,8 @@ def _guard(command) -> None:  # noqa: ANN001
 
 
 def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
-    from coevolve_cli.paths import check_paths
-
     @functools.wraps(callback)
     def guarded(**arguments: Any) -> Any:
-        check_paths(arguments)
         try:
             return callback(**arguments)
         except EOFError as error:  # Typer would take it for Ctrl-D
@@ -129,7 +120,7 @@ def _version(value: bool) -> None:
 
 
 app = typer.Typer(
-    cls=Group,
+    cls=RootGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

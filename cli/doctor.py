@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import platform
 import sys
 from typing import Annotated
@@ -11,7 +10,8 @@ import typer
 
 from coevolve.doctor import Part, Use, parts, uses
 from coevolve.errors import Unreachable, UsageError
-from coevolve_cli.streams import Output, Quiet, stage
+from coevolve.options import nearest
+from coevolve_cli.streams import QuietOutput, stage
 
 EXAMPLES = """
   coevolve doctor
@@ -28,9 +28,8 @@ def command(
             help="Parts that must be there: local, models, verl, vllm, gpu, an environment.",
             show_default=False,
         ),
-    ] = None,
-    output: Output = "-",
-    quiet: Quiet = False,
+    ],
+    io: QuietOutput,
 ) -> None:
     """Print what is installed where, and what each command lacks, as JSON lines; a table goes to stderr.
 
@@ -40,16 +39,14 @@ def command(
     known = [part.part for part in found]
     for name in names or []:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise UsageError(
-                f"no part {name!r}; " + (f"did you mean {near[0]!r}?" if near else ", ".join(known))
-            )
+            near = nearest(name, known) or f"; there are: {', '.join(known)}"
+            raise UsageError(f"no part {name!r}{near}")
     shown = [part for part in found if not names or part.part in names]
     commands = [] if names else uses(found)
-    with stage("doctor", None, output, quiet=True, reads=False) as s:
+    with stage("doctor", None, io.output, quiet=True, reads=False) as s:
         for record in (*shown, *commands):
             s.write(record)
-    if not quiet:
+    if not io.quiet:
         print(f"python {platform.python_version()}  {sys.executable}", file=sys.stderr)
         print("\n".join(map(_line, (*shown, *commands))), file=sys.stderr)
     if names and (gone := [part for part in shown if not part.ok]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -13,40 +13,40 @@ from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput, UsageError
 from coevolve.jsonl import Bad, Line
+from coevolve.options import Option, Settings
 from coevolve.records import Rollout, Task
-from coevolve_cli import streams
-from coevolve_cli.versions import AnyVersion
+from coevolve_cli.options import Files
+from coevolve_cli.streams import Streams
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="bfcl.")]
 
 
-def export(
-    name: Name,
-    files: streams.Files = None,
+class ExportOptions(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "Output"
+
     to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="DIR", help="The folder, empty or not there yet: a BFCL_PROJECT_ROOT."
+        str, Option("The folder, empty or not there yet: a BFCL_PROJECT_ROOT.", metavar="DIR")
+    ] = "bfcl"
+    any_version: Annotated[
+        bool,
+        Option(
+            "Take records made with another version of their environment, with a warning.",
+            advanced=True,
         ),
-    ] = "bfcl",
-    any_version: AnyVersion = False,
-    rejects: streams.Rejects = None,
-    quiet: streams.Quiet = False,
-) -> None:
+    ] = False
+
+
+def export(name: Name, files: Files, own: ExportOptions, io: Streams) -> None:
     """Write tasks (questions and answers) and rollouts (results, with their tasks) as the benchmark's own files.
 
     The folder is empty or not there yet. Official tasks keep their ids and are not copied. A rollout that the official code would misread goes to --rejects.
     Prints one line an entry: the record's id, the name it has there.
     """
     _only_bfcl(name)
-    if not to:
+    if not own.to:
         raise UsageError("--to needs the name of a folder")
-    directory, names, results = Path(to), bfcl.Names(), []
-    faults = streams.Faults(rejects=rejects)
-    with (
-        streams.stage("env export", files, "-", faults, quiet=quiet) as s,
-        Pool(name, any_version=any_version) as pool,
-    ):
+    directory, names, results = Path(own.to), bfcl.Names(), []
+    with io.stage("env export", files) as s, Pool(name, any_version=own.any_version) as pool:
         bfcl.claim(directory)
         refused, official = 0, reading.official(pool)
         for line in s.read(Task | Rollout):
@@ -77,11 +77,7 @@ def import_(
     directory: Annotated[
         str, typer.Argument(metavar="DIR", help="A folder that `env export` wrote, or one like it.")
     ],
-    output: streams.Output = "-",
-    on_error: streams.OnError = "fail",
-    max_errors: streams.MaxErrors = None,
-    rejects: streams.Rejects = None,
-    quiet: streams.Quiet = False,
+    io: Streams,
 ) -> None:
     """Print the tasks of question and answer files as task records, then the official ones that the folder names.
 
@@ -89,11 +85,7 @@ def import_(
     goes to --rejects (--on-error skip). A task that was exported comes back as it was.
     """
     _only_bfcl(name)
-    where, faults, skip = (
-        Path(directory),
-        streams.Faults(on_error, max_errors, rejects),
-        on_error == "skip",
-    )
+    where, skip = Path(directory), io.on_error == "skip"
     questions, aside = bfcl.questions_file(where), list[Bad]()
     if not questions.exists() and not bfcl.ids_file(where).exists():
         raise UsageError(
@@ -105,10 +97,7 @@ def import_(
             raise BadInput(line.where, line.number, reason)
         aside.append(Bad(line.where, line.number, reason, line.raw))
 
-    with (
-        Pool(name) as pool,
-        streams.stage("env import", [str(questions)], output, faults, quiet=quiet) as s,
-    ):
+    with Pool(name) as pool, io.stage("env import", [str(questions)]) as s:
         if questions.exists():
             solved = reading.answers(str(bfcl.answers_file(where)), aside if skip else None)
             for task in reading.tasks(s.read(Question), solved, pool, s.reject, leave):

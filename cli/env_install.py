@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from coevolve.environments import appworld_root, install, registry
 from coevolve.errors import UsageError
+from coevolve.options import Option, Settings
+
+
+class InstallOptions(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "AppWorld"
+
+    data: Annotated[
+        str | None, Option("Its official data, as you have it.", metavar="DIR|BUNDLE")
+    ] = None
+    download: Annotated[bool, Option("Fetch the official data from where the package says.")] = (
+        False
+    )
+    sha256: Annotated[
+        str | None, Option("The SHA-256 digest that the data has to have.", metavar="DIGEST")
+    ] = None
 
 
 def install_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(install.RECIPES))],
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR|BUNDLE",
-            help="appworld: its official data, as you have it.",
-            show_default=False,
-        ),
-    ] = None,
-    download: Annotated[
-        bool,
-        typer.Option(
-            "--download", help="appworld: fetch the official data from where the package says."
-        ),
-    ] = False,
-    sha256: Annotated[
-        str | None,
-        typer.Option("--sha256", help="appworld: what the data has to be.", show_default=False),
-    ] = None,
+    own: InstallOptions,
 ) -> None:
     """Install a benchmark into a virtual environment of its own.
 
@@ -40,8 +37,9 @@ def install_(
     installation is built anew. For appworld a small world of our own is built too, in $COEVOLVE_HOME/appworld/demo, so that it runs
     without the official data; official data goes to $COEVOLVE_HOME/appworld/root, and what is there is never replaced.
     """
-    own = registry.BUILT_IN.get(name)
-    recipe = own.recipe if own else name
+    known = registry.BUILT_IN.get(name)
+    recipe = known.recipe if known else name
+    data, download, sha256 = own.data, own.download, own.sha256
     if recipe != appworld_root.NAME and (data or download or sha256 is not None):
         raise UsageError("--data, --download and --sha256 are for appworld")
     if data and download:
@@ -55,6 +53,6 @@ def install_(
     if recipe == appworld_root.NAME:
         appworld_root.build_demo()
     if data:
-        appworld_root.add_data(data, sha256)
+        appworld_root.add_data(Path(data), sha256)
     elif download:
         appworld_root.download(sha256)

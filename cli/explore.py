@@ -2,153 +2,100 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
-import typer
 
 from coevolve import jsonl
 from coevolve.environments.client import Pool
 from coevolve.environments.registry import recorded
 from coevolve.errors import UsageError
-from coevolve.exploration.explore import Tally, check, explore
-from coevolve.exploration.plans import MODES, Settings
+from coevolve.exploration.explore import Tally, explore
+from coevolve.exploration.settings import ExploreSettings
+from coevolve.options import Option, Settings
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal, journal_path
-from coevolve_cli.model_options import Model, ModelOptions, Prompts, Temperature, with_model_options
-from coevolve_cli.streams import (
-    Config,
-    DryRun,
-    Env,
-    ExitStatus,
-    Faults,
-    Files,
-    MaxErrors,
-    OnError,
-    Output,
-    Quiet,
-    Rejects,
-    RunDir,
-    Seed,
-    Workers,
-    dry_run,
-    progress,
-    stage,
-)
-from coevolve_cli.versions import AnyVersion
-
-if TYPE_CHECKING:
-    from coevolve.exploration.mind import Mind
-    from coevolve.models.service import Models
+from coevolve_cli.model_options import WriterOptions
+from coevolve_cli.options import Call, Files
+from coevolve_cli.streams import EnvOptions, RunDir, Streams, progress
 
 EXAMPLES = """
   coevolve extract-signals rollouts.jsonl | coevolve explore --tasks tasks.jsonl > explorations.jsonl
   coevolve explore --env desk --mode coverage --episodes 48 --tasks tasks.jsonl -o explorations.jsonl
   coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
-  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --max-calls 2000 -o explorations.jsonl
+  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --budget-calls 2000 -o explorations.jsonl
 """
 
-D = Settings()
-Mode = Annotated[
-    str,
-    typer.Option(
-        "--mode", metavar="|".join(MODES), help="guided reads signals, the others nothing."
-    ),
-]
-Episodes = Annotated[
-    int, typer.Option("--episodes", min=1, help="Episodes in all, contexts' rounds included.")
-]
-Rounds = Annotated[
-    int,
-    typer.Option("--rounds", min=1, help="Episodes per context, each from another start state."),
-]
-Steps = Annotated[int, typer.Option("--steps", min=1, help="Actions per episode.")]
-Tasks = Annotated[
-    str | None,
-    typer.Option("--tasks", metavar="FILE", help="The tasks so far: coverage aims elsewhere."),
-]
-MaxContexts = Annotated[
-    int, typer.Option("--max-contexts", min=0, help="At most this many signalled tasks.")
-]
-Iteration = Annotated[
-    int, typer.Option("--iteration", min=0, help="Iteration of the loop; part of the seed.")
-]
+
+class KnownTasks(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "Exploration"
+
+    tasks: Annotated[
+        str | None,
+        Option("The tasks so far: coverage aims at other tools.", metavar="FILE", file="in"),
+    ] = None
 
 
-@with_model_options
 def command(
-    ctx: typer.Context,
-    files: Files = None,
-    mode: Mode = D.mode,
-    env: Env = None,
-    any_version: AnyVersion = False,
-    episodes: Episodes = D.episodes,
-    rounds: Rounds = D.rounds,
-    steps: Steps = D.steps,
-    tasks: Tasks = None,
-    max_contexts: MaxContexts = D.max_contexts,
-    model: Model = None,
-    temperature: Temperature = None,
-    prompts: Prompts = None,
-    iteration: Iteration = D.iteration,
-    seed: Seed = D.seed,
-    workers: Workers = 1,
-    output: Output = "-",
-    run: RunDir = None,
-    on_error: OnError = "fail",
-    max_errors: MaxErrors = None,
-    rejects: Rejects = None,
-    quiet: Quiet = False,
-    exit_status: ExitStatus = False,
-    config: Config = None,
-    dry: DryRun = False,
-    *,
-    models: ModelOptions,
+    files: Files,
+    settings: ExploreSettings,
+    known: KnownTasks,
+    where: EnvOptions,
+    models: WriterOptions,
+    run: RunDir,
+    io: Streams,
+    call: Call,
 ) -> None:
     """Explore an environment: around signals (guided), or unguided (random, curious, coverage).
 
     Guided, boundary signals get at most half of the episodes, forgetting an eighth, all other kinds together an eighth; coverage gets a quarter and what is left. The strongest signalled task is always served; the summary says how many found no room. With --model, refused reflections go to --rejects.
     """
-    settings = Settings(mode, episodes, rounds, steps, max_contexts, seed, iteration)
-    check(settings)
-    guided, faults = mode == "guided", Faults(on_error, max_errors, rejects)
+    guided = settings.mode == "guided"
     if files and not guided:
-        raise UsageError(f"--mode {mode} has no input; signals are read by --mode guided")
-    if dry:
-        return dry_run(
-            ctx, episodes=episodes, actions=episodes * steps, model_calls=_calls(settings, model)
-        )
+        raise UsageError(f"--mode {settings.mode} has no input; signals are read by --mode guided")
+    if call.dry_run:
+        actions = settings.episodes * settings.max_actions
+        calls = actions + settings.max_contexts if models.model else 0  # at most, without retries
+        return call.plan(episodes=settings.episodes, actions=actions, model_calls=calls)
     with (
-        _service(models, model, run, quiet) as served,
-        stage(
-            "explore", files, output, faults, quiet=quiet, exit_status=exit_status, reads=guided
-        ) as s,
+        models.service(
+            "explore", run=run.run, quiet=io.quiet, needed=models.model is not None
+        ) as served,
+        io.stage("explore", files, reads=guided) as s,
     ):
-        mind = _mind(served, model, temperature, prompts)
+        mind = None
+        if served:
+            from coevolve.exploration.mind import Mind
+
+            mind = Mind(
+                served, models.model, temperature=models.temperature, prompts=models.prompt_files
+            )
         signals = [line.record for line in s.read(Signal)] if guided else []
-        known = [line.record for line in jsonl.read([tasks] if tasks else [], Task)]
+        tasks = [line.record for line in jsonl.read([known.tasks] if known.tasks else [], Task)]
         if guided and not signals:
             jsonl.warn("explore: no signals; every episode goes to coverage")
-        with Pool(_env(env, signals), workers=workers, any_version=any_version) as pool:
+        with Pool(
+            _env(where.env, signals), workers=where.workers, any_version=where.any_version
+        ) as pool:
             pool.compare(signal.task.env_version for signal in signals if signal.task)
-            in_run = Path(run) / f"explore-{iteration}.journal" if run else None
-            inputs = content_id([signal.id for signal in signals], [task.id for task in known])
+            in_run = Path(run.run) / f"explore-{settings.iteration}.journal" if run.run else None
             about = {
                 "env": pool.name,
                 "version": pool.description.version,
                 "settings": settings,
-                "inputs": inputs,
+                "inputs": content_id(
+                    [signal.id for signal in signals], [task.id for task in tasks]
+                ),
             }
             about |= {"mind": mind.identity} if mind else {}
-            journal, tally = Journal(journal_path(output, in_run), about), Tally()
-            with progress("explore", episodes, quiet=quiet) as advance:
+            journal, tally = Journal(journal_path(io.output, in_run), about), Tally()
+            with progress("explore", settings.episodes, quiet=io.quiet) as advance:
                 for exploration in explore(
                     signals,
                     pool,
                     settings,
-                    tasks=known,
+                    tasks=tasks,
                     journal=journal,
                     tally=tally,
                     mind=mind,
@@ -162,27 +109,6 @@ def command(
             served.kept = s.written
     journal.close(finished=not tally.lost and not tally.env_faults.lost)
     tally.env_faults.end()
-
-
-def _calls(settings: Settings, model: str | None) -> int:
-    """At most, without retries."""
-    return settings.episodes * settings.steps + settings.max_contexts if model else 0
-
-
-def _service(
-    models: ModelOptions, model: str | None, run: str | None, quiet: bool
-) -> AbstractContextManager:
-    return models.service("explore", run=run, quiet=quiet) if model else nullcontext()
-
-
-def _mind(
-    served: Models | None, model: str | None, temperature: float | None, prompts: str | None
-) -> Mind | None:
-    if served is None:
-        return None
-    from coevolve.exploration.mind import Mind
-
-    return Mind(served, model, temperature=temperature, prompts=prompts)
 
 
 def _env(env: str | None, signals: list[Signal]) -> str:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
-import typer
 
 from coevolve import jsonl
 from coevolve.errors import UsageError
 from coevolve.merging.duplicates import HeldOut
-from coevolve.merging.merge import Limits, Merged, merge
+from coevolve.merging.merge import Merged, MergeSettings, merge
+from coevolve.options import Option, Settings
 from coevolve.records import Task
-from coevolve_cli.streams import (
-    Config,
-    ExitStatus,
-    Faults,
-    Files,
-    MaxErrors,
-    OnError,
-    Output,
-    Quiet,
-    Rejects,
-    Stage,
-    stage,
-)
+from coevolve_cli.options import Files
+from coevolve_cli.streams import Stage, Streams
 
 EXAMPLES = """
   coevolve validate candidates.jsonl | coevolve merge --into tasks.jsonl -o tasks.jsonl
@@ -34,65 +23,40 @@ EXAMPLES = """
 """
 
 
-def command(
-    files: Files = None,
+class TaskSets(Settings, frozen=True, kw_only=True):
+    PANEL: ClassVar[str] = "Input and output"
+
     into: Annotated[
-        list[str] | None,
-        typer.Option("--into", metavar="FILE", help="The task set so far.", show_default=False),
-    ] = None,
-    output: Output = "-",
-    max_share: Annotated[
-        float,
-        typer.Option(
-            "--max-share",
-            min=0,
-            max=1,
-            help="New tasks' share of the result at most; 1 is no limit.",
-        ),
-    ] = 0.5,
-    max_tasks: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tasks",
-            min=1,
-            help="Evict the oldest synthetic tasks beyond this.",
-            show_default=False,
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exclude",
+        list[str],
+        Option(
+            "The task set so far; may be given several times, and be the output too.",
             metavar="FILE",
-            help="Held-out tasks: nothing that touches them.",
-            show_default=False,
+            file="in",
         ),
-    ] = None,
-    unvalidated: Annotated[
-        bool, typer.Option("--unvalidated", help="Take tasks without a verdict, too.")
-    ] = False,
-    rejects: Rejects = None,
-    on_error: OnError = "fail",
-    max_errors: MaxErrors = None,
-    exit_status: ExitStatus = False,
-    quiet: Quiet = False,
-    config: Config = None,
-) -> None:
+    ] = []
+    exclude: Annotated[
+        list[str],
+        Option(
+            "Held-out tasks: no new task that touches one of them is taken.",
+            metavar="FILE",
+            file="in",
+        ),
+    ] = []
+
+
+def command(files: Files, sets: TaskSets, settings: MergeSettings, io: Streams) -> None:
     """Merge new, valid tasks into a task set: no duplicates, a capped share of new ones, the first set kept as anchors.
 
-    Old tasks come first, in their order. FILE of --into may be the output too.
+    Old tasks come first, in their order.
     """
-    named = [*(files or ["-"]), *(into or []), *(exclude or [])]
-    if named.count("-") > 1:
+    if [*(files or ["-"]), *sets.into, *sets.exclude].count("-") > 1:
         raise UsageError("only one of [FILE], --into and --exclude can be standard input")
-    limits = Limits(max_share, max_tasks, unvalidated)
-    faults = Faults(on_error, max_errors, rejects)
-    with stage("merge", files, output, faults, quiet=quiet, exit_status=exit_status) as s:
-        held_out = HeldOut(line.record for line in jsonl.read(exclude or [], Task))
-        merged = merge(jsonl.read(into or [], Task), s.read(Task), held_out, limits)
+    with io.stage("merge", files) as s:
+        held_out = HeldOut(line.record for line in jsonl.read(sets.exclude, Task))
+        merged = merge(jsonl.read(sets.into, Task), s.read(Task), held_out, settings)
         for line in merged.kept:
             s.write_raw(line.raw + b"\n")
-        _report(s, merged, max_tasks)
+        _report(s, merged, settings.max_tasks)
 
 
 def _report(s: Stage, merged: Merged, max_tasks: int | None) -> None:

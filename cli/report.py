@@ -9,13 +9,18 @@ from typing import Annotated
 import typer
 
 from coevolve import jsonl
+from coevolve.options import Option
 from coevolve.reporting import model_calls, run, text
-from coevolve_cli import streams
+from coevolve_cli.streams import Output, open_output
 
 EXAMPLES = """
   coevolve report runs/quickstart/loop
   coevolve report runs/quickstart/loop --json | jq -c '{iteration, success, valid}'
 """
+
+
+class ReportOptions(Output, frozen=True, kw_only=True):
+    json: Annotated[bool, Option("Print one record per iteration instead of the table.")] = False
 
 
 def command(
@@ -25,18 +30,15 @@ def command(
             metavar="RUN", help="Run directory of shell/train_loop.sh, or of stages with --run."
         ),
     ],
-    output: streams.Output = "-",
-    json: Annotated[
-        bool, typer.Option("--json", help="One record per iteration instead of the table.")
-    ] = False,
+    io: ReportOptions,
 ) -> None:
     """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations.
 
     Where models at a server were called (stages with --run), a table says what they took, by stage and per valid task.
     """
     iterations = run.read(directory)
-    with streams.open_output(output) as out:
-        if json:
+    with open_output(io.output) as out:
+        if io.json:
             out.writelines(map(jsonl.encode, iterations))
         else:
             calls = model_calls.read(directory)

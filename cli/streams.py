@@ -1,6 +1,6 @@
-"""What every command shares: options, inputs, the output that stdout is kept for, counts, progress.
+"""What stages share: their options, inputs, the output that stdout is kept for, counts, progress.
 
-    with stage("merge", files, output, faults) as s:
+    with io.stage("merge", files) as s:
         for line in s.read(Task):
             s.write(record)
 
@@ -15,9 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, Annotated, Any, NamedTuple, TypeVar
-
-import typer
+from typing import IO, Annotated, Any, ClassVar, TypeVar
 
 from coevolve import jsonl
 from coevolve.errors import (
@@ -29,191 +27,139 @@ from coevolve.errors import (
     WriteFailed,
 )
 from coevolve.jsonl import Bad, Line
-from coevolve_cli.config_file import load_config
+from coevolve.options import Option, Settings
+from coevolve_cli.rejects import Faults, Rejected
 
 T = TypeVar("T")
 
 
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILE]...",
-        help="JSONL, .gz and .zst too; none or - is standard input.",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write here, whole or not at all (.gz, .zst: packed); - is standard output.",
-    ),
-]
-OnError = Annotated[
-    str,
-    typer.Option(
-        "--on-error",
-        metavar="fail|skip",
-        help="A line that is no record: stop (exit 3), or count it and go on.",
-    ),
-]
-MaxErrors = Annotated[
-    str | None,
-    typer.Option(
-        "--max-errors",
-        metavar="N|P%",
-        help="With --on-error skip: stop beyond this many bad lines.",
-        show_default=False,
-    ),
-]
-Rejects = Annotated[
-    str | None,
-    typer.Option(
-        "--rejects",
-        metavar="FILE",
-        help="Keep what was set aside here, with the reason.",
-        show_default=False,
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Same input and seed, same bytes.")]
-Prompt = Annotated[
-    str,
-    typer.Option(
-        "--prompt",
-        metavar="STYLE",
-        help="How a model is told its tools: tools (its server's or template's way), or BFCL's openai, prompting, qwen-fc.",
-    ),
-]
-Workers = Annotated[
-    int, typer.Option("--workers", min=1, help="Environment processes; never changes the output.")
-]
-Env = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="NAME|COMMAND",
-        help="desk, bfcl, or the command line of an environment of yours; a command in records runs only if named here.",
-        show_default=False,
-    ),
-]
-RunDir = Annotated[
-    str | None,
-    typer.Option(
-        "--run", metavar="DIR", help="Run directory: state, journals, metrics.", show_default=False
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
-ExitStatus = Annotated[
-    bool, typer.Option("--exit-status", "-e", help="Exit 4 if nothing was written.")
-]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Print the resolved settings and the estimated work on stderr, do nothing.",
-    ),
-]
-Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        is_eager=True,
-        callback=load_config,
-        help="TOML with a table per command.",
-        show_default=False,
-    ),
-]
+class Output(Settings, frozen=True, kw_only=True):
+    """Where records go."""
+
+    PANEL: ClassVar[str] = "Output"
+
+    output: Annotated[
+        str,
+        Option(
+            "Write here, whole or not at all (packed if the name ends in .gz or .zst); - is standard output.",
+            metavar="FILE",
+            short="-o",
+            file="main",
+        ),
+    ] = "-"
 
 
-class Faults(NamedTuple):
-    """What to do with lines that are no records."""
-
-    on_error: str = "fail"
-    max_errors: str | None = None
-    rejects: str | None = None
+class QuietOutput(Output, frozen=True, kw_only=True):
+    quiet: Annotated[
+        bool, Option("Print no progress and no summary.", short="-q", advanced=True)
+    ] = False
 
 
-class _Rejected:
-    """Collects bad lines and rejected records; enforces the limits."""
+class Streams(QuietOutput, frozen=True, kw_only=True):
+    """Input and output of a stage, and what becomes of lines that are no records."""
 
-    def __init__(self, faults: Faults, name: str):
-        if faults.on_error not in ("fail", "skip"):
-            raise UsageError(f"--on-error takes fail or skip, not {faults.on_error!r}")
-        self.skip = faults.on_error == "skip"
-        self.count = 0
-        self._limit, self._percent = _limit(faults.max_errors)
-        self._name, self._path = name, faults.rejects
-        self._open = contextlib.ExitStack()
-        self._file: IO[bytes] | None = None
-        if self._path is not None:
-            jsonl.is_special(self._path)  # refuses a directory
-            with jsonl.writing(self._path):
-                stream = self._open.enter_context(open(self._path, "wb"))
-                self._file = self._open.enter_context(jsonl.packed(stream, self._path))
+    PANEL: ClassVar[str] = "Input and output"
 
-    def append(self, bad: Bad) -> None:
-        self.count += 1
-        self.keep(
-            {
-                "where": bad.where,
-                "line": bad.number,
-                "reason": bad.reason,
-                "raw": bad.raw.decode("utf-8", "replace"),
-            }
+    rejects: Annotated[
+        str | None,
+        Option(
+            "Keep what was set aside here, with the reason.",
+            metavar="FILE",
+            advanced=True,
+            file="out",
+        ),
+    ] = None
+    on_error: Annotated[
+        str,
+        Option(
+            "What to do at a line that is no record.",
+            advanced=True,
+            choices={"fail": "stop (exit 3)", "skip": "set it aside and go on"},
+        ),
+    ] = "fail"
+    max_errors: Annotated[
+        str | None,
+        Option(
+            "With --on-error skip: stop beyond so many bad lines, or so many of a hundred.",
+            metavar="N|P%",
+            default="no limit",
+            advanced=True,
+        ),
+    ] = None
+    exit_status: Annotated[
+        bool, Option("Exit 4 if nothing was written.", short="-e", advanced=True)
+    ] = False
+
+    def stage(self, name: str, files: list[str] | None, *, reads: bool = True):  # noqa: ANN201
+        """See `stage`."""
+        faults = Faults(self.on_error, self.max_errors, self.rejects)
+        return stage(
+            name,
+            files,
+            self.output,
+            faults,
+            quiet=self.quiet,
+            exit_status=self.exit_status,
+            reads=reads,
         )
-        if self._limit is not None and not self._percent and self.count > self._limit:
-            raise BadInput(
-                bad.where, bad.number, f"{bad.reason} (more than {self._limit:g} bad lines)"
-            )
-
-    def keep(self, entry: dict[str, Any]) -> None:
-        if self._file:
-            with jsonl.writing(self._path):
-                self._file.write(jsonl.encode(entry))
-                self._file.flush()
-
-    def finish(self, read: int) -> None:
-        total = read + self.count
-        if (
-            self._percent
-            and self._limit is not None
-            and total
-            and 100 * self.count > self._limit * total
-        ):
-            raise BadInput(
-                self._name,
-                None,
-                f"{self.count} of {total} lines are bad, more than {self._limit:g}%",
-            )
-
-    def close(self) -> None:
-        if self._file:
-            with jsonl.writing(self._path):
-                self._open.close()
 
 
-def _limit(text: str | None) -> tuple[float | None, bool]:
-    if text is None:
-        return None, False
-    try:
-        return float(text.removesuffix("%")), text.endswith("%")
-    except ValueError:
-        raise UsageError(f"--max-errors takes a number or a percentage, not {text!r}") from None
+class EnvName(Settings, frozen=True, kw_only=True):
+    """The environment that a stage plays or asks."""
+
+    PANEL: ClassVar[str] = "Environment"
+
+    env: Annotated[
+        str | None,
+        Option(
+            "The environment: desk, bfcl, appworld, or the command line of one of yours. "
+            "A command line that stands in records runs only if it is named here.",
+            metavar="NAME|COMMAND",
+            default="the one that the records name",
+        ),
+    ] = None
+
+
+class EnvOptions(EnvName, frozen=True, kw_only=True):
+    """The environment, and how it is run."""
+
+    workers: Annotated[
+        int,
+        Option(
+            "Environment processes that run side by side; the output does not depend on it.",
+            advanced=True,
+            ge=1,
+        ),
+    ] = 1
+    any_version: Annotated[
+        bool,
+        Option(
+            "Take records made with another version of their environment, with a warning.",
+            advanced=True,
+        ),
+    ] = False
+
+
+class RunDir(Settings, frozen=True, kw_only=True):
+    """The run that a stage belongs to."""
+
+    PANEL: ClassVar[str] = "Input and output"
+
+    run: Annotated[
+        str | None,
+        Option(
+            "Directory of the run: journals and what models took are kept there.",
+            metavar="DIR",
+            advanced=True,
+        ),
+    ] = None
 
 
 class Stage:
     """One run of a command. Made by `stage`."""
 
     def __init__(
-        self,
-        name: str,
-        files: list[str] | None,
-        output: IO[bytes],
-        rejected: _Rejected,
-        quiet: bool,
+        self, name: str, files: list[str] | None, output: IO[bytes], rejected: Rejected, quiet: bool
     ):
         self.name, self.files, self.quiet = name, files or ["-"], quiet
         self.read_count = self.written = 0
@@ -298,7 +244,7 @@ def stage(
     """Opens output and rejects, counts, and reports. `reads=False` for a command that has no input."""
     if reads:
         check_input(files)
-    rejected = _Rejected(faults, name)
+    rejected = Rejected(faults, name)
     try:
         with open_output(output) as out:
             s = Stage(name, files, out, rejected, quiet)
@@ -351,22 +297,6 @@ def _reserve_stdout() -> IO[bytes]:
     records = open(os.dup(1), "wb", buffering=jsonl.BUFFER)
     os.dup2(2, 1)
     return records
-
-
-def dry_run(ctx: typer.Context, **work: object) -> None:
-    """Prints the resolved settings and the estimated work as JSON on stderr."""
-    import orjson
-
-    settings = {
-        key: value for key, value in ctx.params.items() if key not in ("config", "dry", "dry_run")
-    }
-    print(
-        orjson.dumps(
-            {"command": ctx.info_name, "settings": settings, "work": work},
-            option=orjson.OPT_INDENT_2,
-        ).decode(),
-        file=sys.stderr,
-    )
 
 
 @contextlib.contextmanager

@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
-import typer
 
 from coevolve.doctor import VERL_INSTALL
 from coevolve.errors import MissingDependency, UsageError
+from coevolve.options import fields
 from coevolve.records import Task
+from coevolve.training.settings import VerlLimits
 from coevolve.training.verl import driver
-from coevolve.training.verl.driver import Options
+from coevolve.training.verl.driver import VerlRun
 from coevolve.training.verl.preflight import plan, refuse, refuse_at_once
-from coevolve.training.verl.settings import Settings, preset, presets, resolve
+from coevolve.training.verl.settings import VerlSettings, preset, presets, resolve
 
-HOW = ("workers", "save_every", "max_env_errors", "call_timeout", "episode_timeout", "step_timeout", "wait_timeout", "stall_timeout", "restart", "any_version")  # fmt: skip
+if TYPE_CHECKING:
+    from coevolve_cli.options import Call
+    from coevolve_cli.streams import EnvOptions
+    from coevolve_cli.train import TrainOptions, VerlOptions
 
 
-def options(ctx: typer.Context, given: dict[str, Any]) -> tuple[Options, Settings]:
+def options(
+    run: TrainOptions, verl: VerlOptions, where: EnvOptions, call: Call
+) -> tuple[VerlRun, VerlSettings]:
     """How to run, and what to train. Raises UsageError, MissingDependency."""
     if importlib.util.find_spec("verl") is None:
         raise MissingDependency("verl", VERL_INSTALL)
-    if not ctx.params["preset"]:
+    if not verl.preset:
         raise UsageError(
             f"--backend verl needs a --preset: {', '.join(presets())}, or a TOML file like theirs"
         )
-    chosen = preset(ctx.params["preset"])
-    settings = resolve(
-        {name: given[name] for name in Settings.__struct_fields__ if name in given}, chosen
+    chosen = preset(verl.preset)
+    names = fields(VerlSettings).keys() | {"prompt_tokens"}
+    settings = resolve({n: value for n, value in call.given.items() if n in names}, chosen)
+    how = VerlRun(
+        preset=chosen,
+        overrides=call.rest,
+        workers=where.workers,
+        any_version=where.any_version,
+        save_every=run.save_every,
+        max_env_errors=run.max_env_errors,
+        check_at_once=refuse_at_once,
+        check=refuse,
+        **{name: getattr(verl, name) for name in fields(VerlLimits)},
+        **({"keep_checkpoints": run.keep_checkpoints} if run.keep_checkpoints else {}),
     )
-    keep = ctx.params["keep_checkpoints"] or Options._field_defaults["keep_checkpoints"]
-    how = {name: ctx.params[name] for name in HOW}
-    checks = {"check_at_once": refuse_at_once, "check": refuse}
-    return Options(chosen, ctx.meta["overrides"], keep_checkpoints=keep, **checks, **how), settings
+    return how, settings
 
 
 def end(run: str, dry: bool) -> str:
@@ -45,10 +59,10 @@ def end(run: str, dry: bool) -> str:
 
 def dry_run(
     tasks: list[Task],
-    settings: Settings,
+    settings: VerlSettings,
     run: str,
     env: str | None,
-    chosen: Options,
+    chosen: VerlRun,
     iteration: int | None,
 ) -> None:
     """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where nothing names one."""

@@ -176,7 +176,7 @@ ask() {
     [ $# -gt 0 ] || return 0
     local name=$1 address=$2; shift 2
     writing+=(--model "$name" --base-url "$address" --run "$run" "$@")
-    [ -z "$solver" ] || trying+=(--solver "$name" --base-url "$address" --run "$run" "$@")
+    [ -z "$solver" ] || trying+=(--model "$name" --base-url "$address" --run "$run" "$@")
 }
 # The policy of iteration $i: at the addresses of the trainer that waits with it, else at a server of ours. Its answers are kept with
 # the iteration: the next policy has the same name and other weights.
@@ -198,7 +198,7 @@ print(",".join(ready["addresses"]), ready["model"], sep="\t")' "$ready")
 # make FOLDER VALIDATION EXPLORE-ARGUMENT...: explorations, candidates and valid tasks in FOLDER
 make() {
     local in=$1 validation=$2; shift 2
-    stage "$in/explorations.jsonl" explore "$@" "${writing[@]}" --steps "$explore_steps"
+    stage "$in/explorations.jsonl" explore "$@" "${writing[@]}" --max-actions "$explore_steps"
     stage "$in/candidates.jsonl" abstract "$in/explorations.jsonl" "${writing[@]}" --per-exploration 1 --seed "$seed"
     [ "$validation" = no ] || stage "$in/valid.jsonl" validate "$in/candidates.jsonl" "${trying[@]}" --verdicts "$in/verdicts.jsonl"
 }

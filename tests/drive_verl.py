@@ -10,12 +10,12 @@ import msgspec
 from coevolve import jsonl
 from coevolve.errors import CoevolveError
 from coevolve.records import Task
-from coevolve.training.verl.driver import Options, train
-from coevolve.training.verl.settings import Settings, preset
+from coevolve.training.verl.driver import VerlRun, train
+from coevolve.training.verl.settings import VerlSettings, preset
 from coevolve_cli.main import _Signals
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("stand_in_child.py")))
-OWN = {"steps": 3, "batch": 2, "samples": 2, "max_prompt_tokens": 64, "max_tokens": 128}
+OWN = {"steps": 3, "batch": 2, "samples": 2, "prompt_tokens": 64, "episode_tokens": 128}
 
 
 def drive(
@@ -27,8 +27,10 @@ def drive(
     **how,
 ) -> Path:
     """One iteration; `settings` among the options replaces settings."""
-    settings = msgspec.convert({"model": str(model), **OWN, **how.pop("settings", {})}, Settings)
-    chosen = Options(preset("cpu"), **{"command": COMMAND, "stall_timeout": 20.0, **how})
+    settings = msgspec.convert(
+        {"model": str(model), **OWN, **how.pop("settings", {})}, VerlSettings
+    )
+    chosen = VerlRun(preset("cpu"), **{"command": COMMAND, "stall_timeout": 20.0, **how})
     return train(tasks, settings, str(run), env, chosen, iteration=iteration)
 
 

@@ -75,7 +75,7 @@ class Loop:
         """The script in the background, in a process group of its own."""
         command = ["bash", SHELL / script, self.run, "--model", model, *SMALL, *more]
         return subprocess.Popen(
-            [*command, "--train", "--max-tokens 120 --samples 2"], cwd=SHELL.parent, env=self.env,
+            [*command, "--train", "--episode-tokens 120 --samples 2"], cwd=SHELL.parent, env=self.env,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 

@@ -54,7 +54,7 @@ def test_code_goes_through_the_pipe_as_it_is(coevolve, tmp_path):
         at = [*MODEL, "--base-url", server.url, "--journal", tmp_path / "journal"]
         coevolve("explore", "--mode", "curious", "--episodes", "1", "--model", "wise", *at, "-o", e)
         coevolve("abstract", e, "--model", "wise", *at, "-o", c)
-        coevolve("validate", c, "--solver", "wise", "--trials", "2", *at, "-o", v)
+        coevolve("validate", c, "--model", "wise", "--samples", "2", *at, "-o", v)
     (explored,) = (
         msgspec.json.decode(line, type=Exploration) for line in e.read_bytes().splitlines()
     )

@@ -18,8 +18,8 @@ def test_a_policy_on_the_environments_own_tasks(coevolve, tmp_path):
     """The solution succeeds, doing nothing does not; kept rollouts evaluate to the same; the pair differs by all points."""
     solved, idle = tmp_path / "solved.jsonl", tmp_path / "idle.jsonl"
     common = ("evaluate", "--env", "desk", "--split", "dev", "--limit", "12", "--samples", "2")
-    first = coevolve(*common, "--policy", "solution", "--rollouts", solved)
-    coevolve(*common, "--policy", "nothing", "--rollouts", idle, "--workers", "2")
+    first = coevolve(*common, "--model", "solution", "--rollouts", solved)
+    coevolve(*common, "--model", "nothing", "--rollouts", idle, "--workers", "2")
     overall = records(first)["overall", "all"]
     assert (overall["tasks"], overall["rollouts"], overall["success"]) == (12, 24, 1.0)
     assert coevolve("evaluate", solved).stdout == first.stdout
@@ -28,10 +28,10 @@ def test_a_policy_on_the_environments_own_tasks(coevolve, tmp_path):
 
 
 def test_tasks_from_the_pipe(coevolve):
-    """With --policy the input is tasks."""
+    """With --model the input is tasks."""
     tasks = coevolve("env", "tasks", "desk", "--split", "dev").stdout
     found = records(
-        coevolve("evaluate", "--policy", "hollow", "--limit", "5", "--by", "none", stdin=tasks)
+        coevolve("evaluate", "--model", "hollow", "--limit", "5", "--by", "none", stdin=tasks)
     )
     assert found["overall", "all"]["tasks"] == 5
 

@@ -23,10 +23,12 @@ from coevolve.exploration.conversation import Conversation
 from coevolve.exploration.explore import explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.mind import Mind
-from coevolve.exploration.plans import Plan, Settings
+from coevolve.exploration.plans import Plan
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.models.chat import ChatReply
+from coevolve.models.options import ServiceOptions
 from coevolve.models.prompt_templates import fence, load
-from coevolve.models.service import Models, Options
+from coevolve.models.service import Models
 from coevolve.records import Call, Context, Signal, Start, Statistic, Step, Task, Trajectory
 
 SEEN_BEFORE = "data-0123456789abcdef"
@@ -45,10 +47,10 @@ def played(note, journal):
     """Actions explored, tasks written, and the texts of all prompts, where everything says the note."""
     with (
         ScriptedServer(obedient) as server,
-        Models("explore", Options(base_url=server.url, journal=str(journal))) as models,
+        Models("explore", ServiceOptions(base_url=server.url, journal=str(journal))) as models,
         Pool(variant("saying", note)) as pool,
     ):
-        settings = Settings("guided", 2, rounds=1)
+        settings = ExploreSettings("guided", 2, rounds=1)
         found = list(explore([signal(note)], pool, settings, mind=Mind(models, "wise")))
         tasks = list(write(found, lambda name: pool, ModelWriter(models, "wise")))
     texts = [str(m.get("content")) for r in server.requests for m in r["messages"]]

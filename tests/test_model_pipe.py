@@ -28,7 +28,7 @@ from coevolve.records import Exploration, Task
 from conftest import COEVOLVE
 
 MODEL = ["--model", "wise"]
-SOLVER = ["--solver", "wise", "--trials", "2"]
+SOLVER = ["--model", "wise", "--samples", "2"]
 
 
 class Pipe:
@@ -66,7 +66,7 @@ def whole(pipe: Pipe, env: str) -> None:
     pipe("abstract", explored, "c0.jsonl", *MODEL)
     pipe("validate", "c0.jsonl", "v0.jsonl", *SOLVER)
     pipe("merge", "v0.jsonl", "tasks.jsonl", model=False)
-    pipe("rollout", "tasks.jsonl", "rollouts.jsonl", "--policy", "wise", "--samples", "4")
+    pipe("rollout", "tasks.jsonl", "rollouts.jsonl", "--model", "wise", "--samples", "4")
     pipe("extract-signals", "rollouts.jsonl", "signals.jsonl", model=False)
     pipe(
         "explore",
@@ -74,7 +74,7 @@ def whole(pipe: Pipe, env: str) -> None:
         "e1.jsonl",
         "--episodes",
         "16",
-        "--steps",
+        "--max-actions",
         "25",
         "--iteration",
         "1",
@@ -141,9 +141,20 @@ def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
     (prompts / "explore.jinja").write_text(own[0].query[0])
     (prompts / "observe.jinja").write_text("{{ observation }}")
     (prompts / "abstract.jinja").write_text(own[1].query[0])
-    short = ["--env", shop, "--temperature", "0", "--model", model, "--prompts", str(prompts)]
+    short = ["--env", shop, "--temperature", "0", "--model", model, "--prompt-files", str(prompts)]
     pipe = Pipe(coevolve, tmp_path / "online", "--base-url", url)
-    pipe("explore", None, "e.jsonl", "--mode", "curious", "--episodes", "1", "--steps", "4", *short)
+    pipe(
+        "explore",
+        None,
+        "e.jsonl",
+        "--mode",
+        "curious",
+        "--episodes",
+        "1",
+        "--max-actions",
+        "4",
+        *short,
+    )
     (explored,) = read(pipe.bytes()["e.jsonl"], Exploration)
     assert explored.steps and explored.usage.completion_tokens > 0
     at = [
@@ -167,9 +178,9 @@ def test_the_pipe_against_a_real_server(coevolve, served, tmp_path, capsys):
         "v.jsonl",
         "--env",
         shop,
-        "--solver",
+        "--model",
         model,
-        "--trials",
+        "--samples",
         "2",
         "--temperature",
         "0",
@@ -205,7 +216,17 @@ def test_offline_a_question_without_an_answer_is_one_line(coevolve, tmp_path):
 def test_a_budget_stops_and_resumes(coevolve, tmp_path):
     """Exit 5 at the limit; the rerun pays only for the rest, and the bytes are those of a run
     without a limit."""
-    options = ["--env", "desk", "--mode", "curious", "--episodes", "6", "--steps", "12", *MODEL]
+    options = [
+        "--env",
+        "desk",
+        "--mode",
+        "curious",
+        "--episodes",
+        "6",
+        "--max-actions",
+        "12",
+        *MODEL,
+    ]
     with ScriptedServer(competent) as server:
         at = ["--base-url", server.url]
         coevolve(
@@ -213,7 +234,7 @@ def test_a_budget_stops_and_resumes(coevolve, tmp_path):
         )
         needed = len(server.requests)
         at += ["--journal", tmp_path / "j2", "-o", tmp_path / "out.jsonl"]
-        result = coevolve("explore", *options, *at, "--max-calls", "20", check=False)
+        result = coevolve("explore", *options, *at, "--budget-calls", "20", check=False)
         assert (
             result.returncode == 5
             and len(server.requests) - needed == 20
@@ -236,7 +257,7 @@ STAGES = (
             "curious",
             "--episodes",
             "6",
-            "--steps",
+            "--max-actions",
             "15",
             *MODEL,
         ],

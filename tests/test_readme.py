@@ -87,7 +87,7 @@ def test_the_pipe(folder: Path, command_path: str):
     words = tiny_models.tokenizer()
     tiny_models.llama(len(words), context=256).save_pretrained(folder / "policy")
     words.save_pretrained(folder / "policy")
-    small = "--model policy --batch 3 --max-tokens 160"
+    small = "--model policy --batch 3 --episode-tokens 160"
     script = (
         block("coevolve train tasks.jsonl")
         .replace("--model DIR", small)

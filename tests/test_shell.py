@@ -16,7 +16,7 @@ import tiny_models
 
 LOOP = Path(__file__).parent.parent / "shell" / "train_loop.sh"
 SMALL = ["--iterations", "2", "--steps", "1", "--batch", "3", "--episodes", "6", "--initial", "10"]
-TRAIN = ["--train", "--max-tokens 120 --samples 2"]
+TRAIN = ["--train", "--episode-tokens 120 --samples 2"]
 
 
 @pytest.fixture(scope="module")

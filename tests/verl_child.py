@@ -37,6 +37,7 @@ def weak_policy(directory: Path, **shape: int) -> Path:
 
     from coevolve.models.tiny import make_model, make_tokenizer
     from coevolve.training import bootstrap
+    from coevolve.training.settings import BootstrapSettings
 
     torch.set_num_threads(1)
     with Pool("desk") as pool:
@@ -47,7 +48,7 @@ def weak_policy(directory: Path, **shape: int) -> Path:
         ]
         tokenizer = make_tokenizer(bootstrap.corpus(pool, tasks, said))
     model = make_model(tokenizer, seed=0, **shape)
-    options = bootstrap.Settings(env="desk", steps=450)
+    options = BootstrapSettings(env="desk", steps=450)
     bootstrap.fit(model, bootstrap.tokenise(tokenizer, said), options, lambda _: None)
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
@@ -65,7 +66,13 @@ def job_of(run: Path, model: Path, env: str = "desk", **changes: Any) -> Job:
         "max_tokens": 224,
     }
     size |= {name: changes.pop(name) for name in list(changes) if name in size}
-    chosen = settings.Settings(model=str(model), lr=changes.pop("lr", LR), beta=5e-3, **size)
+    names = {"max_prompt_tokens": "prompt_tokens", "max_tokens": "episode_tokens"}
+    chosen = settings.VerlSettings(
+        model=str(model),
+        lr=changes.pop("lr", LR),
+        beta=5e-3,
+        **{names.get(name, name): value for name, value in size.items()},
+    )
     overrides = settings.overrides(
         chosen, settings.preset("cpu"), [], run.absolute(), save_every=1, keep_checkpoints=9
     )

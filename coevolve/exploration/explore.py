@@ -1,7 +1,7 @@
 """`explore`: signals in, explorations out; by programs, or by a model (`mind`).
 
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure function of the inputs and
-`Settings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
+`ExploreSettings`, whatever the number of workers. A finished episode goes to the journal at once and is not run again. An episode
 that did from the same start state what another did is left out. One that meets a fault of the environment is dropped and
 counted; the run stops where every one was (`env_faults`), and where every one ended before the model's first action, as with a
 context too small for the tools. An action that ends its session (`Result.fatal`) ends its episode only.
@@ -27,7 +27,8 @@ from coevolve.exploration.context import Focus, choose, merge
 from coevolve.exploration.lockstep import Done, Finished, run, step_of
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import Pattern, around, evidence_of, pattern_of
-from coevolve.exploration.plans import AIMS, MODES, Plan, Settings, coverage, guided, unguided
+from coevolve.exploration.plans import AIMS, Plan, coverage, guided, unguided
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.records import Exploration, Signal, Step, Task
 from coevolve.runs import Journal
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from coevolve.exploration.mind import Mind
     from coevolve.exploration.reflection import Reflection, Refused
 
-Run = Callable[[Pool, list[Plan], Memory, Settings], Iterator[Done]]
+Run = Callable[[Pool, list[Plan], Memory, ExploreSettings], Iterator[Done]]
 BLOCK = 8
 """Episodes between two updates of the shared memory; part of what decides the output."""
 MIND_BLOCK = 32
@@ -95,16 +96,10 @@ class Tally:
         return found
 
 
-def check(settings: Settings) -> None:
-    """Raises UsageError for an unknown mode."""
-    if settings.mode not in MODES:
-        raise UsageError(f"--mode takes one of {', '.join(MODES)}, not {settings.mode!r}")
-
-
 def explore(
     signals: Iterable[Signal],
     pool: Pool,
-    settings: Settings,
+    settings: ExploreSettings,
     *,
     tasks: Iterable[Task] = (),
     journal: Journal | None = None,
@@ -119,7 +114,6 @@ def explore(
     nothing but code; Unreachable for one without tools, or when every episode meets a fault; with a model, what its calls raise,
     and CoevolveError when it acts in no episode.
     """
-    check(settings)
     if pool.description.actions != "calls" and pool.description.code is None and mind is None:
         raise UsageError(f"{pool.name} takes code as actions: exploring it needs a model")
     if pool.description.actions == "calls" and not pool.tools:
@@ -149,7 +143,7 @@ def _block(
     pool: Pool,
     plans: list[Plan],
     memory: Memory,
-    settings: Settings,
+    settings: ExploreSettings,
     journal: Journal,
     tally: Tally,
     runs: Run,
@@ -183,7 +177,7 @@ def _plans(
     contexts: list[tuple[Focus, Pattern]],
     thoughts: list,
     memory: Memory,
-    settings: Settings,
+    settings: ExploreSettings,
 ) -> list[Plan]:
     """The plans of one block, from the memory as it is: the contexts' rounds first, then coverage."""
     if settings.mode in ("random", "curious"):
@@ -238,7 +232,7 @@ def _thoughts(
 
 
 def _contexts(
-    signals: Iterable[Signal], pool: Pool, settings: Settings, tally: Tally
+    signals: Iterable[Signal], pool: Pool, settings: ExploreSettings, tally: Tally
 ) -> list[tuple[Focus, Pattern]]:
     """The chosen contexts with their patterns."""
     found = list(signals)

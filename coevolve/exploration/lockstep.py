@@ -15,7 +15,8 @@ from msgspec import Struct
 from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import ActionResult
 from coevolve.exploration.memory import Lesson, Memory
-from coevolve.exploration.plans import Plan, Settings
+from coevolve.exploration.plans import Plan
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.exploration.situation import Explorer, Situation
 from coevolve.records import Action, Call, Exploration, Start, Step, Usage, content_id
 
@@ -50,7 +51,7 @@ class _Live(Struct):
     pending: Call | None
 
 
-def run(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> Iterator[Done]:
+def run(pool: Pool, plans: list[Plan], memory: Memory, settings: ExploreSettings) -> Iterator[Done]:
     """Runs the plans; yields each as soon as it is over."""
     live = []
     for plan, opened in _open(pool, plans, memory, settings):
@@ -69,13 +70,13 @@ def run(pool: Pool, plans: list[Plan], memory: Memory, settings: Settings) -> It
             if isinstance(answer, Fault):
                 yield Done(episode.plan, None, answer.message)
             else:
-                _advance(episode, answer[0], settings.steps)
+                _advance(episode, answer[0], settings.max_actions)
         live = [e for e, answer in zip(live, answers, strict=True) if not isinstance(answer, Fault)]
     pool.close(sessions)
 
 
 def _open(
-    pool: Pool, plans: list[Plan], memory: Memory, settings: Settings
+    pool: Pool, plans: list[Plan], memory: Memory, settings: ExploreSettings
 ) -> Iterator[tuple[Plan, _Live | Fault]]:
     for plan, start, session in zip(plans, *open_sessions(pool, plans, settings), strict=True):
         if isinstance(session, Fault):
@@ -87,7 +88,7 @@ def _open(
 
 
 def open_sessions(
-    pool: Pool, plans: list[Plan], settings: Settings
+    pool: Pool, plans: list[Plan], settings: ExploreSettings
 ) -> tuple[list[Start], list[EnvSession | Fault]]:
     """Each plan's own fresh start state, and a session in it."""
     starts = [
@@ -96,7 +97,7 @@ def open_sessions(
     return starts, pool.open(starts)
 
 
-def seed_of(plan: Plan, settings: Settings) -> str:
+def seed_of(plan: Plan, settings: ExploreSettings) -> str:
     """What all of an episode's chance depends on."""
     return f"{settings.seed}-{settings.iteration}-{plan.key}"
 
@@ -127,7 +128,7 @@ def step_of(action: Action, result: ActionResult) -> Step:
     )
 
 
-def _finish(pool: Pool, episode: _Live, settings: Settings) -> Finished:
+def _finish(pool: Pool, episode: _Live, settings: ExploreSettings) -> Finished:
     exploration = exploration_of(pool, episode.plan, episode.start, episode.here.steps, settings)
     return Finished(exploration, episode.here.lessons, episode.session.opened.state)
 
@@ -137,7 +138,7 @@ def exploration_of(
     plan: Plan,
     start: Start,
     steps: list[Step],
-    settings: Settings,
+    settings: ExploreSettings,
     usage: Usage = Usage(),
 ) -> Exploration:
     """The record of a finished episode; `visited` is for the memory to say."""

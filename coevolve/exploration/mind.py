@@ -31,8 +31,9 @@ from coevolve.exploration.lockstep import (
     step_of,
 )
 from coevolve.exploration.memory import Lesson, Memory, Recipe
-from coevolve.exploration.plans import Plan, Settings
+from coevolve.exploration.plans import Plan
 from coevolve.exploration.reflection import Reflection, Refused, reflect
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.exploration.situation import outcome_of
 from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull
 from coevolve.models.prompt_templates import load
@@ -95,7 +96,7 @@ class Mind:
         return list(self.models.each(found, ask))
 
     def run(
-        self, pool: Pool, plans: list[Plan], memory: Memory, settings: Settings
+        self, pool: Pool, plans: list[Plan], memory: Memory, settings: ExploreSettings
     ) -> Iterator[Done]:
         """Runs the plans of a block; yields them in order."""
         opened = list(zip(plans, *open_sessions(pool, plans, settings), strict=True))
@@ -128,14 +129,14 @@ class _Episode:
         plan: Plan,
         session: EnvSession,
         memory: Memory,
-        settings: Settings,
+        settings: ExploreSettings,
     ):
         self._mind, self._pool, self._plan, self._session, self._most = (
             mind,
             pool,
             plan,
             session,
-            settings.steps,
+            settings.max_actions,
         )
         rng = random.Random(f"{seed_of(plan, settings)}-tools")
         self._talk = Conversation(

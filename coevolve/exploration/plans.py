@@ -10,8 +10,6 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from coevolve.exploration.context import Focus, context_of
 from coevolve.exploration.explorers import cover, curious, follow, uniform
 from coevolve.exploration.memory import Memory, is_goal
@@ -19,25 +17,10 @@ from coevolve.exploration.pattern import Pattern
 from coevolve.exploration.situation import Explorer, Situation
 from coevolve.records import Context
 
-MODES = ("guided", "random", "curious", "coverage")
 VAIN = 8
 """Failed attempts that put a target off as much as one use."""
 AIMS = 3
 """Targets named in a record's context: those an episode begins with."""
-
-
-class Settings(Struct, frozen=True):
-    """All that decides the output, beside the inputs and the environment."""
-
-    mode: str = "guided"
-    episodes: int = 48
-    rounds: int = 2
-    """Episodes per context, each with another start state (guided)."""
-    steps: int = 40
-    """Actions per episode."""
-    max_contexts: int = 32
-    seed: int = 0
-    iteration: int = 0
 
 
 class Plan(NamedTuple):

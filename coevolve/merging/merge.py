@@ -11,19 +11,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from coevolve.jsonl import Line
 from coevolve.merging.duplicates import HeldOut, Seen
+from coevolve.options import Option, Settings
 from coevolve.records import Task
 
 
-class Limits(NamedTuple):
-    max_share: float = 0.5
-    """Of the result, 0–1."""
-    max_tasks: int | None = None
-    unvalidated: bool = False
-    """Take tasks without a verdict, too."""
+class MergeSettings(Settings, frozen=True, kw_only=True):
+    """Which new tasks are taken, and how many."""
+
+    PANEL: ClassVar[str] = "Merging"
+
+    max_share: Annotated[
+        float,
+        Option("New tasks may be at most this share of the result; 1 is no limit.", ge=0, le=1),
+    ] = 0.5
+    max_tasks: Annotated[
+        int | None,
+        Option(
+            "Beyond this number the oldest tasks that the loop made are dropped.",
+            default="no limit",
+            ge=1,
+        ),
+    ] = None
+    unvalidated: Annotated[bool, Option("Take tasks without a verdict of `validate`, too.")] = False
 
 
 class Refused(NamedTuple):
@@ -43,7 +56,7 @@ def merge(
     old: Iterable[Line[Task]],
     new: Iterable[Line[Task]],
     held_out: HeldOut,
-    limits: Limits = Limits(),
+    settings: MergeSettings = MergeSettings(),
 ) -> Merged:
     """Reads both wholly, `old` first."""
     seen, refused = Seen(), []
@@ -52,16 +65,16 @@ def merge(
         (kept.append(line) if seen.add(line.record) else refused.append(Refused(line, "duplicate")))
     fresh = []
     for line in new:
-        reason = _refusal(line.record, seen, held_out, limits)
+        reason = _refusal(line.record, seen, held_out, settings)
         (refused.append(Refused(line, reason)) if reason else fresh.append(line))
-    taken = _share(kept, fresh, limits.max_share)
+    taken = _share(kept, fresh, settings.max_share)
     refused += [
         Refused(line, "over the share of new tasks")
         for place, line in enumerate(fresh)
         if place not in taken
     ]
     merged = kept + [line for place, line in enumerate(fresh) if place in taken]
-    evicted = _evicted(merged, limits.max_tasks)
+    evicted = _evicted(merged, settings.max_tasks)
     refused += [Refused(line, "evicted") for place, line in enumerate(merged) if place in evicted]
     result = [line for place, line in enumerate(merged) if place not in evicted]
     return Merged(
@@ -71,9 +84,9 @@ def merge(
     )
 
 
-def _refusal(task: Task, seen: Seen, held_out: HeldOut, limits: Limits) -> str | None:
+def _refusal(task: Task, seen: Seen, held_out: HeldOut, settings: MergeSettings) -> str | None:
     if task.validity is None:
-        if not limits.unvalidated:
+        if not settings.unvalidated:
             return "not validated"
     elif task.validity.verdict != "valid":
         return f"verdict {task.validity.verdict}"

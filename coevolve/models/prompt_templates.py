@@ -1,7 +1,7 @@
 """Loads the prompts: jinja2 files of the folder ``coevolve/prompts``, versioned by what they say.
 
 `load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's
-folder (`--prompts DIR`), which need not hold them all. A file may include others of the folder; the
+folder (`--prompt-files DIR`), which need not hold them all. A file may include others of the folder; the
 version covers those too. A name in the user's folder that the package has not is refused: it would
 change nothing. `load` renders examples, so that a file that cannot be read or rendered, that uses a
 variable which no stage gives, includes itself or says nothing is refused before anything is begun.
@@ -89,11 +89,11 @@ def _sources(directory: str | None) -> dict[str, str]:
     if directory is None:
         return own
     if not Path(directory).is_dir():
-        raise UsageError(f"--prompts {directory}: no such folder")
+        raise UsageError(f"--prompt-files {directory}: no such folder")
     theirs = {path.name: _text(path) for path in sorted(Path(directory).glob("*" + SUFFIX))}
     if unknown := ", ".join(sorted(theirs.keys() - own.keys())):
         there = ", ".join(sorted(own))
-        raise UsageError(f"--prompts {directory}: unknown {unknown}; there are {there}")
+        raise UsageError(f"--prompt-files {directory}: unknown {unknown}; there are {there}")
     return own | theirs
 
 
@@ -101,9 +101,9 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise UsageError(f"--prompts: {path}: {error.strerror}") from error
+        raise UsageError(f"--prompt-files: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--prompts: {path}: it is no UTF-8 text") from error
+        raise UsageError(f"--prompt-files: {path}: it is no UTF-8 text") from error
 
 
 def _included(

@@ -1,7 +1,7 @@
 """Models at a server, for one run of a stage: every call goes through the journal, the budget and a
 limit of concurrency.
 
-    with Models("explore", Options(base_url="http://localhost:8000/v1")) as models:
+    with Models("explore", ServiceOptions(base_url="http://localhost:8000/v1")) as models:
         # explore_one is a coroutine function: await models.chat(…)
         for found in models.each(contexts, explore_one):
             ...
@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from coevolve.errors import CoevolveError, Unreachable, UsageError
@@ -30,7 +29,8 @@ from coevolve.models import structured_output
 from coevolve.models.call_journal import CallJournal, JournalEntry, JournalQuestion
 from coevolve.models.chat import AnswerRejected, BadReply, ChatReply, ChatRequest
 from coevolve.models.openai_chat import ChatClient
-from coevolve.models.spending import Limits, Spending, Totals, estimate, read_prices
+from coevolve.models.options import ServiceOptions
+from coevolve.models.spending import Spending, Totals, estimate, read_prices
 from coevolve.records import Usage
 from coevolve.runs import home
 
@@ -44,40 +44,15 @@ RESERVED_FIELDS = ("messages", "model", "n", "stream", "tools")
 """Fields of a request that the stage sends or counts on, and that are never the user's `extra`."""
 
 
-class Options(Struct, frozen=True):
-    """How models are reached and what they may cost."""
-
-    base_url: str | None = None
-    """None: OPENAI_BASE_URL, else OpenAI's."""
-    concurrency: int = 16
-    """Calls in flight, by model."""
-    timeout: float = 600.0
-    """Seconds, of one attempt."""
-    journal: str | None = None
-    """None: $COEVOLVE_HOME/journal."""
-    offline: bool = False
-    """Answers come from the journal only; what it lacks is an error."""
-    prices: str | None = None
-    """A file, see `spending`."""
-    limits: Limits = Limits()
-    extra: dict[str, Any] = {}
-    """Further fields of every request, none of `RESERVED_FIELDS`."""
-    at_server: dict[str, str] = {}
-    """Name of a model → the server's name of it, where that is another."""
-    until: str | None = None
-    """A file: once it is there, the server has other models under these names, and nothing that it
-    says is kept."""
-
-
 class Models:
     """The models of one stage; `stage` names the totals."""
 
-    def __init__(self, stage: str, options: Options = Options()):
-        if refused := ", ".join(sorted(options.extra.keys() & RESERVED_FIELDS)):
+    def __init__(self, stage: str, options: ServiceOptions = ServiceOptions()):
+        if refused := ", ".join(sorted(options.request_extra.keys() & RESERVED_FIELDS)):
             raise UsageError(f"--request-extra: {refused} cannot be set or removed there")
         self.options = options
         prices = read_prices(options.prices) if options.prices else None
-        self.spending = Spending(stage, options.limits, prices)
+        self.spending = Spending(stage, options, prices)
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
         journal = options.journal or home() / "journal"
@@ -129,8 +104,8 @@ class Models:
 
         Raises BadReply, ContextFull, Unreachable, BudgetReached, CoevolveError.
         """
-        if self.options.extra:
-            request = replace(request, extra=self.options.extra | request.extra)
+        if self.options.request_extra:
+            request = replace(request, extra=self.options.request_extra | request.extra)
         key = request.key()
         task = self._asking.get(key)
         if task is None:

@@ -28,6 +28,7 @@ from msgspec import Struct
 from coevolve.errors import BudgetReached, UsageError
 from coevolve.models.call_journal import JournalEntry
 from coevolve.models.chat import ChatReply, ChatRequest
+from coevolve.models.options import Budget
 from coevolve.records import Usage, canonical
 
 RECORD = "model_calls.jsonl"
@@ -184,23 +185,15 @@ class Totals(Struct):
         return f"per record written {calls:.3g} calls, {tokens:.0f} tokens{cost}"
 
 
-class Limits(Struct, frozen=True):
-    """Of the calls that one command pays; None: no limit."""
-
-    calls: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-
-
 class Spending:
     """The totals of a stage by model, and what is left of its budget."""
 
     def __init__(
-        self, stage: str, limits: Limits = Limits(), prices: dict[str, Price] | None = None
+        self, stage: str, limits: Budget = Budget(), prices: dict[str, Price] | None = None
     ):
         self.stage, self._limits, self._prices = stage, limits, prices or {}
         self.started = 0
-        """Calls begun: what --max-calls counts."""
+        """Calls begun: what --budget-calls counts."""
         self._totals: dict[str, Totals] = {}
         self._cost = 0.0
         """The calls paid, estimates included."""
@@ -236,14 +229,14 @@ class Spending:
             self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
-        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --max-cost has
+        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --budget-cost has
         no price to go by."""
-        if self._limits.cost is not None and model not in self._prices:
-            raise UsageError(f"--max-cost needs the price of {model} in --prices")
+        if self._limits.budget_cost is not None and model not in self._prices:
+            raise UsageError(f"--budget-cost needs the price of {model} in --prices")
         tokens = self._wasted + sum(totals.paid.tokens for totals in self._totals.values())
         used = {"calls": self.started, "tokens": tokens, "cost": self._cost}
         for name, value in used.items():
-            limit = getattr(self._limits, name)
+            limit = getattr(self._limits, f"budget_{name}")
             if limit is not None and value >= limit:
                 why = self._unexpected() if name != "calls" else ""
                 raise BudgetReached(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from coevolve.signals.history import TaskKey
 from coevolve.signals.patterns import Pattern, called_tools, patterns
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.views import MASKED, RolloutHead, RolloutSteps, with_steps
 
 _ANY = 1 << 128
@@ -155,7 +155,7 @@ class RolloutCounts:
     """
 
     def __init__(
-        self, settings: Settings, apps: Mapping[str, str], observers: Mapping[str, Observer]
+        self, settings: SignalSettings, apps: Mapping[str, str], observers: Mapping[str, Observer]
     ) -> None:
         self.apps, self._observers = apps, observers
         self._max_evidence = settings.max_evidence

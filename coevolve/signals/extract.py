@@ -27,7 +27,7 @@ from coevolve.signals.history import History
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.kinds import KINDS, WEIGHTS, selected
 from coevolve.signals.rule import RuleInput, SignalCandidate
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.two_pass import TwoPassReader
 from coevolve.signals.views import RolloutHead, in_full, with_steps
 
@@ -37,7 +37,7 @@ class Extraction:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SignalSettings,
         counts: RolloutCounts,
         candidates: list[SignalCandidate],
         chosen: list[SignalCandidate],
@@ -71,7 +71,7 @@ def _raise(line: Line[RolloutHead], reason: str) -> None:
 @contextlib.contextmanager
 def extraction(
     lines: Iterable[Line[RolloutHead]],
-    settings: Settings,
+    settings: SignalSettings,
     *,
     history: History | None = None,
     inventory: Inventory | None = None,
@@ -82,7 +82,9 @@ def extraction(
     """Runs the first pass. `lines` are of `RolloutSteps` where `kinds.needs_steps` says so, else
     `RolloutHead` is enough. At most `max_signals` (0: all) are chosen for each environment in each
     iteration."""
-    settings = settings._replace(kinds=tuple(kind.name for kind in selected(settings)))
+    settings = msgspec.structs.replace(
+        settings, kinds=tuple(kind.name for kind in selected(settings))
+    )
     counts = counted(settings, inventory)
     with TwoPassReader(lines, reject) as reader:
         for line, place in reader:
@@ -98,7 +100,7 @@ def extraction(
         yield Extraction(settings, counts, found, chosen, reader)
 
 
-def counted(settings: Settings, inventory: Inventory | None = None) -> RolloutCounts:
+def counted(settings: SignalSettings, inventory: Inventory | None = None) -> RolloutCounts:
     """Empty counts for the selected kinds."""
     observers = {kind.name: kind.observe for kind in selected(settings) if kind.observe}
     return RolloutCounts(settings, inventory.tools if inventory else {}, observers)
@@ -125,7 +127,7 @@ def _problem(raw: bytes, error: Exception) -> str:
 
 
 def candidates(
-    counts: RolloutCounts, history: History, settings: Settings, inventory: Inventory | None
+    counts: RolloutCounts, history: History, settings: SignalSettings, inventory: Inventory | None
 ) -> Iterator[SignalCandidate]:
     """Every candidate of the selected kinds. `history` holds none of the input's tasks in the same
     iteration."""
@@ -138,7 +140,7 @@ def candidates(
 
 def extract(
     rollouts: Iterable[Rollout],
-    settings: Settings = Settings(),
+    settings: SignalSettings = SignalSettings(),
     *,
     history: History | None = None,
     inventory: Inventory | None = None,

@@ -1,61 +1,74 @@
-"""Texts of options → settings, with errors that name what is possible."""
+"""The options of `coevolve extract-signals`: the settings of the rules, which kinds, and how many signals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec.structs import force_setattr
 
 from coevolve.errors import UsageError
-from coevolve.signals.kinds import KINDS, PAPER, WEIGHTS
+from coevolve.options import Option
+from coevolve.signals.kinds import KINDS, PAPER, SIGNAL_KINDS, WEIGHTS
 from coevolve.signals.patterns import FAMILIES
-from coevolve.signals.settings import MODES
+from coevolve.signals.settings import SignalSettings
+
+MAX_SIGNALS = 200
+"""Signals for one iteration of one environment, unless more are asked for."""
 
 
-def kinds(text: str | None, mode: str) -> tuple[str, ...]:
-    """`--signals`: the kinds named, or all of the mode."""
-    if mode not in MODES:
-        raise UsageError(f"--mode takes {' or '.join(MODES)}, not {mode!r}")
-    return _names("--signals", text, PAPER if mode == "paper" else KINDS)
+class SignalOptions(SignalSettings, frozen=True, kw_only=True):
+    """What is None at first follows from the mode."""
 
+    kinds: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Which kinds of weakness to look for.",
+            metavar="KIND,…",
+            default=f"all; with --mode paper {','.join(PAPER)}",
+            choices={kind.name: kind.meaning for kind in SIGNAL_KINDS},
+        ),
+    ] = None
+    max_signals: Annotated[
+        int | None,
+        Option(
+            "At most this many signals for one iteration of one environment, shared out by --quota; 0 keeps all.",
+            default=f"{MAX_SIGNALS}; with --mode paper 0",
+            ge=0,
+        ),
+    ] = None
+    quota: Annotated[
+        dict[str, float],
+        Option(
+            "Weights of kinds against each other where --max-signals cuts; 0 leaves a kind out.",
+            metavar="KIND=WEIGHT,…",
+            default=", ".join(f"{kind}={weight:g}" for kind, weight in WEIGHTS.items()),
+        ),
+    ] = {}
+    patterns: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Rare: what counts as a pattern of actions.",
+            metavar="FAMILY,…",
+            default="1gram,2gram; with --mode paper 2gram",
+            advanced=True,
+            choices=FAMILIES,
+        ),
+    ] = None
 
-def families(text: str | None, mode: str) -> tuple[str, ...]:
-    """`--patterns`: families of action patterns."""
-    if text is None:
-        return ("2gram",) if mode == "paper" else ("1gram", "2gram")
-    return _names("--patterns", text, FAMILIES)
-
-
-def _names(option: str, text: str | None, possible: Sequence[str]) -> tuple[str, ...]:
-    if text is None:
-        return tuple(possible)
-    named = [name.strip() for name in text.split(",")]
-    for name in named:
-        if name not in possible:
-            raise UsageError(f"{option}: no {name!r}; there are: {', '.join(possible)}")
-    return tuple(name for name in possible if name in named)
-
-
-def band(text: str) -> tuple[float, float]:
-    """`--band LOW,HIGH`."""
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"--band takes two numbers, as 0.2,0.8; not {text!r}") from None
-    if not 0 <= low < high <= 1:
-        raise UsageError(f"--band must rise inside 0 and 1, not {text!r}")
-    return low, high
-
-
-def weights(text: str | None) -> dict[str, float]:
-    """`--quota KIND=WEIGHT,…` over the defaults."""
-    found = dict(WEIGHTS)
-    for part in text.split(",") if text else []:
-        kind, _, weight = part.strip().partition("=")
-        if kind not in KINDS:
-            raise UsageError(f"--quota: no kind {kind!r}; there are: {', '.join(KINDS)}")
-        try:
-            found[kind] = float(weight)
-        except ValueError:
-            raise UsageError(f"--quota: {kind}={weight!r} is no number") from None
-        if not 0 <= found[kind] < float("inf"):
-            raise UsageError(f"--quota: {kind}={weight} must be 0 or more")
-    return found
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        paper = self.mode == "paper"
+        possible = PAPER if paper else KINDS
+        named = possible if self.kinds is None else self.kinds
+        if strange := [kind for kind in named if kind not in possible]:
+            raise UsageError(f"--kinds: no {strange[0]!r}; there are: {', '.join(possible)}")
+        force_setattr(self, "kinds", tuple(kind for kind in possible if kind in named))
+        families = self.patterns or (("2gram",) if paper else ("1gram", "2gram"))
+        force_setattr(self, "patterns", tuple(name for name in FAMILIES if name in families))
+        if self.max_signals is None:
+            force_setattr(self, "max_signals", 0 if paper else MAX_SIGNALS)
+        for kind, weight in self.quota.items():
+            if kind not in KINDS:
+                raise UsageError(f"--quota: no kind {kind!r}; there are: {', '.join(KINDS)}")
+            if not 0 <= weight < float("inf"):
+                raise UsageError(f"--quota: {kind}={weight:g} must be 0 or more")

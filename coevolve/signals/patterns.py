@@ -22,7 +22,13 @@ from coevolve.agents.code.calls import api_calls
 from coevolve.signals.views import CallView, RolloutSteps, StepView, action_of
 
 Pattern = tuple[str, ...]
-FAMILIES = ("1gram", "2gram", "3gram", "keys", "app")
+FAMILIES = {
+    "1gram": "single actions",
+    "2gram": "two actions in a row",
+    "3gram": "three actions in a row",
+    "keys": "an action with the names of its arguments",
+    "app": "the app that an action belongs to",
+}
 START, END = "^", "$"
 
 

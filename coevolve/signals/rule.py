@@ -11,7 +11,7 @@ from coevolve.signals.counts import RolloutCounts
 from coevolve.signals.history import GroupOutcome
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.patterns import Pattern
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.task_groups import TaskIteration
 from coevolve.signals.views import RolloutSteps
 
@@ -58,7 +58,7 @@ class RuleInput(NamedTuple):
     counts: RolloutCounts
     tasks: list[TaskIteration]
     """Each task in each iteration, sorted."""
-    settings: Settings
+    settings: SignalSettings
     inventory: Inventory | None
 
 
@@ -69,6 +69,8 @@ class SignalKind(NamedTuple):
     """One kind of signal; its module says what it means."""
 
     name: str
+    meaning: str
+    """What the weakness is, in a phrase for people who are new to the field (`--help`)."""
     weight: float
     """Turns that it gets when a budget is shared between kinds (`--quota`)."""
     calibrated: Rule

@@ -1,38 +1,115 @@
-"""Every constant of signal extraction, with its source. Each is a flag of `coevolve
-extract-signals`."""
+"""Every constant of signal extraction, with its source. Each is an option of `coevolve extract-signals`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, ClassVar
 
-MODES = ("calibrated", "paper")
+from coevolve.errors import UsageError
+from coevolve.options import Option, Settings
+from coevolve.signals.history import KEEP
 
 
-class Settings(NamedTuple):
-    mode: str = "calibrated"
-    """`paper`: the three rules to the letter; `calibrated`: tests with controlled error."""
+class SignalSettings(Settings, frozen=True, kw_only=True):
+    """The constants of the rules, and how much a signal carries."""
+
+    PANEL: ClassVar[str] = "Signals"
+
+    mode: Annotated[
+        str,
+        Option(
+            "How weaknesses are told from chance.",
+            choices={
+                "calibrated": "statistical tests with controlled error rates",
+                "paper": "the three rules of the CoEvolve paper to the letter",
+            },
+        ),
+    ] = "calibrated"
     kinds: tuple[str, ...] = ()
     """Names of kinds (`kinds/`); none: all of the mode."""
-    window: int = 5
-    """Forgetting: W, how many earlier groups of the task count (open in the paper)."""
-    alpha: float = 0.05
-    """Level of the exact tests (calibrated forgetting and combination)."""
-    band: tuple[float, float] = (0.2, 0.8)
-    """Calibrated boundary: the learnable band of solve rates (ACE, arXiv 2608.27260)."""
-    band_mass: float = 0.65
-    """Calibrated boundary: least posterior probability of the band; a task never tried has .6."""
+    window: Annotated[
+        int,
+        Option(
+            "Forgetting: how many earlier groups of a task count (W; open in the paper).",
+            advanced=True,
+            ge=1,
+            le=KEEP,
+        ),
+    ] = 5
+    alpha: Annotated[
+        float,
+        Option(
+            "Level of the exact tests (calibrated forgetting and combination).",
+            advanced=True,
+            ge=0,
+            le=1,
+        ),
+    ] = 0.05
+    # ACE, arXiv 2608.27260.
+    band: Annotated[
+        tuple[float, float],
+        Option(
+            "Boundary, calibrated: the band of solve rates at which a task can be learnt from.",
+            metavar="LOW,HIGH",
+            advanced=True,
+        ),
+    ] = (0.2, 0.8)
+    # A task never tried has .6.
+    band_mass: Annotated[
+        float,
+        Option(
+            "Boundary, calibrated: least posterior probability that the solve rate is in --band.",
+            advanced=True,
+            ge=0,
+            le=1,
+        ),
+    ] = 0.65
     patterns: tuple[str, ...] = ("1gram", "2gram")
-    """Families of action patterns (`patterns.py`). Paper mode: bigrams only (open in the paper)."""
-    min_observations: int = 100
-    """Rare: N_min, least number of (rollout, pattern) pairs (open in the paper)."""
-    theta: float = 5.0
-    """Paper's rare: a pattern is rare below this percentage (the paper's example)."""
-    rare_share: float = 0.5
-    """Calibrated rare: a pattern is rare below this part of an equal share among the known
-    patterns."""
-    rate_floor: float = 0.05
-    """Error and stall: the rate must be above this with 97.5 % confidence (lower Wilson bound)."""
-    max_evidence: int = 8
-    """Trajectories a signal carries."""
-    observation_chars: int = 4000
-    """Longer observations are cut in the evidence."""
+    """Families of action patterns (`patterns.py`)."""
+    min_observations: Annotated[
+        int,
+        Option(
+            "Rare: least number of (rollout, pattern) pairs (N_min; open in the paper).",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 100
+    theta: Annotated[
+        float,
+        Option(
+            "Rare, --mode paper: percentage below which a pattern is rare (the paper's example).",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 5.0
+    rare_share: Annotated[
+        float,
+        Option(
+            "Rare, calibrated: part of an equal share among the patterns below which one is rare.",
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0.5
+    rate_floor: Annotated[
+        float,
+        Option(
+            "Error and stall: the rate must exceed this with 97.5 % confidence (Wilson bound).",
+            advanced=True,
+            ge=0,
+            le=1,
+        ),
+    ] = 0.05
+    max_evidence: Annotated[
+        int, Option("Trajectories that a signal carries as evidence.", advanced=True, ge=1)
+    ] = 8
+    observation_chars: Annotated[
+        int,
+        Option(
+            "Characters after which an observation in the evidence is cut.", advanced=True, ge=0
+        ),
+    ] = 4000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.band[0] < self.band[1] <= 1:
+            shown = ",".join(f"{bound:g}" for bound in self.band)
+            raise UsageError(f"--band must rise inside 0 and 1, not {shown}")

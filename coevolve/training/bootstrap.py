@@ -27,6 +27,7 @@ from coevolve.environments.protocol import ActionResult
 from coevolve.errors import CoevolveError, MissingDependency, UsageError, WriteFailed
 from coevolve.models.transformers_lm import INSTALL
 from coevolve.records import Call, Task
+from coevolve.training.settings import BootstrapSettings
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -44,16 +45,6 @@ FLOOR = 0.05
 Messages = list[dict[str, str]]
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """What the result depends on, beside the environment's version."""
-
-    env: str
-    seed: int = 0
-    steps: int = 1600
-    batch: int = 16
-    learning_rate: float = 3e-3
-
-
 class Demonstration(NamedTuple):
     """A tokenised conversation; `mask` is 1 where the assistant speaks, ``<|end|>`` included."""
 
@@ -62,7 +53,7 @@ class Demonstration(NamedTuple):
 
 
 def build(
-    out: Path, pool: Pool, settings: Settings, advance: Callable[[int], None]
+    out: Path, pool: Pool, settings: BootstrapSettings, advance: Callable[[int], None]
 ) -> dict[str, Any]:
     """Makes the policy, writes it to `out`, returns its card; `advance` is told of every step done.
 
@@ -173,7 +164,7 @@ def tokenise(
 def fit(
     model: LlamaForCausalLM,
     demonstrations: list[Demonstration],
-    settings: Settings,
+    settings: BootstrapSettings,
     advance: Callable[[int], None],
 ) -> float:
     """Fine-tunes the model in place on the assistant's tokens; returns the mean loss of the last tenth of the steps."""
@@ -181,13 +172,13 @@ def fit(
 
     rng = random.Random(f"bootstrap-{settings.seed}")
     optimizer = torch.optim.AdamW(
-        model.parameters(), settings.learning_rate, weight_decay=0.01, betas=(0.9, 0.98), fused=True
+        model.parameters(), settings.lr, weight_decay=0.01, betas=(0.9, 0.98), fused=True
     )
     model.train()
     losses = []
     for step in range(settings.steps):
         for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * schedule(step, settings.steps)
+            group["lr"] = settings.lr * schedule(step, settings.steps)
         loss = _loss(model, _batch(demonstrations, settings.batch, rng))
         optimizer.zero_grad()
         loss.backward()
@@ -242,7 +233,9 @@ def _loss(model: LlamaForCausalLM, batch: list[Demonstration]):
     return torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][mask])
 
 
-def _card(pool: Pool, settings: Settings, model: LlamaForCausalLM, **facts: Any) -> dict[str, Any]:
+def _card(
+    pool: Pool, settings: BootstrapSettings, model: LlamaForCausalLM, **facts: Any
+) -> dict[str, Any]:
     import torch
     import transformers
 
@@ -256,7 +249,7 @@ def _card(pool: Pool, settings: Settings, model: LlamaForCausalLM, **facts: Any)
     }
 
 
-def _existing(out: Path, settings: Settings) -> dict[str, Any] | None:
+def _existing(out: Path, settings: BootstrapSettings) -> dict[str, Any] | None:
     """The card of a finished policy of the same settings, None where nothing is in the way."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None

@@ -29,7 +29,7 @@ from coevolve.errors import CoevolveError, MissingDependency, Unreachable, Usage
 from coevolve.models.transformers_lm import LocalModel, identity
 from coevolve.records import Rollout, Task
 from coevolve.training import batches, grpo, metrics
-from coevolve.training.settings import GrpoSettings
+from coevolve.training.settings import LocalSettings
 from coevolve.training.state import Damaged, RunState
 from coevolve.training.update import Objective, Reference, Sample, Update, update
 
@@ -40,19 +40,9 @@ OnStep = Callable[[dict[str, Any]], None]
 _GO_BACK = "delete this checkpoint's directory: training goes on from the one before it, or from the first model"
 
 
-class Settings(GrpoSettings, frozen=True, kw_only=True):
-    """What decides a run's bytes. Defaults: the paper's, except batch (paper: 32 tasks)."""
-
-    batch: int = 12
-    max_tokens: int | None = None
-    drop_zero_variance: bool = False
-    lora_rank: int | None = None
-    dtype: str | None = None
-
-
 def train(
     tasks: list[Task],
-    settings: Settings,
+    settings: LocalSettings,
     run: str,
     pool: Pool,
     *,
@@ -71,6 +61,8 @@ def train(
     """
     if not tasks:
         raise UsageError("no tasks to train on")
+    if not settings.model:
+        raise UsageError("--model is missing: the Hugging Face model that the run begins with")
     settings = msgspec.structs.replace(settings, model=_named(settings.model))
     with RunState(run, settings) as state:
         finished = state.step // settings.steps
@@ -107,7 +99,7 @@ class _Trainer:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: LocalSettings,
         state: RunState,
         pool: Pool,
         device: str | None,
@@ -177,7 +169,7 @@ class _Trainer:
         state.rewind(iteration)
         name = f"{identity(self._settings.model)}@step-{last - self._settings.steps}"
         self._policy = LocalPolicy(
-            name, self._model, self._settings.temperature, style(self._settings.prompt)
+            name, self._model, self._settings.temperature, style(self._settings.prompt_style)
         )
         for step in range(state.step, last):
             batch = batches.plan(
@@ -216,7 +208,7 @@ class _Trainer:
                 seed=s.seed,
                 iteration=iteration,
                 step=step,
-                max_steps=s.max_steps,
+                max_steps=s.max_actions,
                 keep_tokens=True,
             )
         )
@@ -261,7 +253,11 @@ class _Trainer:
 
 
 def _load(
-    settings: Settings, name: str, device: str | None, threads: int | None, lora_rank: int | None
+    settings: LocalSettings,
+    name: str,
+    device: str | None,
+    threads: int | None,
+    lora_rank: int | None,
 ) -> LocalModel:
     return LocalModel.load(
         name,
@@ -269,9 +265,9 @@ def _load(
         dtype=settings.dtype,
         threads=threads,
         lora_rank=lora_rank,
-        max_tokens=settings.max_tokens,
-        max_turn_tokens=settings.max_turn_tokens,
-        render=style(settings.prompt).render,
+        max_tokens=settings.episode_tokens,
+        max_turn_tokens=settings.reply_tokens,
+        render=style(settings.prompt_style).render,
     )
 
 

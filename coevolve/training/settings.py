@@ -1,59 +1,233 @@
-"""What both backends are told of a run: the objective, the batches, the lengths. What is in RUN/config.json, and so kept.
+"""The settings of `coevolve train`, of both backends, and of `coevolve bootstrap`.
 
-Defaults are the paper's where it names one. Raises UsageError for what cannot train; msgspec lets it through as it is.
+What decides the result of a run is kept in RUN/config.json: GrpoSettings, with what each backend adds. Defaults are the
+paper's where it names one and a laptop can carry it. Nothing heavy is imported here: the command's help reads these.
 """
 
 from __future__ import annotations
 
-import math
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from coevolve.errors import UsageError
+from coevolve.options import (
+    EpisodeTokens,
+    KeepTokens,
+    MaxActions,
+    Option,
+    PromptStyle,
+    ReplyTokens,
+    Seed,
+    Settings,
+)
 
-AT_LEAST_0 = ("lr", "weight_decay", "beta", "clip_low", "clip_high")
-ABOVE_0 = ("temperature", "grad_clip", "clip_dual")
+OBJECTIVE = "Objective"
+BATCHES = "Batches"
 
 
-class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of GRPO, whatever carries it out."""
+class GrpoSettings(Settings, frozen=True, kw_only=True):
+    """GRPO, whatever carries it out: the objective, the batches, the lengths."""
 
-    model: str
-    steps: int = 10
-    """Optimiser steps of an iteration."""
-    batch: int = 32
-    """Tasks a step."""
-    samples: int = 8
-    """Rollouts a task: the group."""
-    seed: int = 0
-    temperature: float = 0.9
-    lr: float = 1e-6
-    weight_decay: float = 0.01
-    beta: float = 1e-3
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    clip_dual: float = 3.0
-    grad_clip: float = 1.0
-    reward: str = "success"
-    newest_share: float = 0.5
-    max_steps: int | None = None
-    """Actions an episode; None: the environment's."""
-    max_turn_tokens: int | None = None
-    prompt: str = "tools"
-    keep_tokens: bool = False
+    PANEL: ClassVar[str] = "Training"
 
-    def __post_init__(self) -> None:
-        if self.reward not in ("success", "progress"):
-            raise UsageError(f"--reward takes success or progress, not {self.reward!r}")
-        if self.steps < 1 or self.batch < 1 or self.samples < 2:
-            raise UsageError(
-                "--steps and --batch must be at least 1 and --samples at least 2: advantages compare a group"
-            )
-        if self.temperature == 0:
-            raise UsageError(
-                "--temperature must be above 0: GRPO needs different rollouts of one task"
-            )
-        for name in (*AT_LEAST_0, *ABOVE_0):
-            value, least = getattr(self, name), "at least" if name in AT_LEAST_0 else "above"
-            if not math.isfinite(value) or value < 0 or (value == 0 and name in ABOVE_0):
-                raise UsageError(f"--{name.replace('_', '-')} must be {least} 0, not {value:g}")
+    model: Annotated[
+        str | None,
+        Option(
+            "The Hugging Face model that the run begins with: a directory or an id.",
+            metavar="DIR|ID",
+            default="the preset's, if there is one",
+        ),
+    ] = None
+    steps: Annotated[int, Option("Optimiser steps of one iteration.", panel=BATCHES, ge=1)] = 10
+    batch: Annotated[int, Option("Tasks that one optimiser step sees.", panel=BATCHES, ge=1)] = 12
+    samples: Annotated[
+        int,
+        Option(
+            "Rollouts of each task in a step: the group within which GRPO compares.",
+            panel=BATCHES,
+            short="-k",
+            ge=2,
+        ),
+    ] = 8
+    seed: Seed = 0
+    temperature: Annotated[
+        float,
+        Option(
+            "Temperature at which rollouts are sampled and their log-probabilities taken.",
+            panel=OBJECTIVE,
+            advanced=True,
+            gt=0,
+        ),
+    ] = 0.9
+    lr: Annotated[float, Option("Learning rate (AdamW, constant).", panel=OBJECTIVE, ge=0)] = 1e-6
+    weight_decay: Annotated[
+        float, Option("Weight decay of AdamW.", panel=OBJECTIVE, advanced=True, ge=0)
+    ] = 0.01
+    beta: Annotated[
+        float,
+        Option(
+            "Weight of the KL divergence from the policy that the run began with.",
+            panel=OBJECTIVE,
+            advanced=True,
+            ge=0,
+        ),
+    ] = 1e-3
+    clip_low: Annotated[
+        float,
+        Option(
+            "How far below 1 the probability ratio of a token counts.",
+            panel=OBJECTIVE,
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0.2
+    clip_high: Annotated[
+        float,
+        Option(
+            "How far above 1 the probability ratio of a token counts.",
+            panel=OBJECTIVE,
+            advanced=True,
+            ge=0,
+        ),
+    ] = 0.28
+    clip_dual: Annotated[
+        float,
+        Option(
+            "Dual clip: the largest ratio that counts where the advantage is negative.",
+            panel=OBJECTIVE,
+            advanced=True,
+            gt=0,
+        ),
+    ] = 3.0
+    grad_clip: Annotated[
+        float, Option("Largest norm of a gradient.", panel=OBJECTIVE, advanced=True, gt=0)
+    ] = 1.0
+    reward: Annotated[
+        str,
+        Option(
+            "What GRPO takes as the reward of a rollout.",
+            panel=OBJECTIVE,
+            advanced=True,
+            choices={
+                "success": "1 for a task that was solved, else 0",
+                "progress": "the share of the task's goals that were reached",
+            },
+        ),
+    ] = "success"
+    newest_share: Annotated[
+        float,
+        Option(
+            "Share of a batch that is drawn from the newest tasks.",
+            panel=BATCHES,
+            advanced=True,
+            ge=0,
+            le=1,
+        ),
+    ] = 0.5
+    max_actions: MaxActions = None
+    episode_tokens: EpisodeTokens = None
+    reply_tokens: ReplyTokens = None
+    prompt_style: PromptStyle = "tools"
+    keep_tokens: KeepTokens = False
+
+
+class LocalSettings(GrpoSettings, frozen=True, kw_only=True):
+    """What decides a run's bytes with --backend local."""
+
+    drop_zero_variance: Annotated[
+        bool,
+        Option(
+            "Leave groups with equal rewards out of the update, their KL included.",
+            panel="Backend local",
+            advanced=True,
+        ),
+    ] = False
+    lora_rank: Annotated[
+        int | None,
+        Option(
+            "Train adapters of this rank only (needs the package peft).",
+            panel="Backend local",
+            default="all weights are trained",
+            advanced=True,
+            ge=1,
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        Option(
+            "Number format of the passes on a GPU; the weights are float32 always.",
+            panel="Backend local",
+            default="bfloat16 on a GPU that has it",
+            advanced=True,
+            choices={"float32": "exact, slower", "bfloat16": "half the memory, faster"},
+        ),
+    ] = None
+
+
+class VerlLimits(Settings, frozen=True, kw_only=True):
+    """How long the verl backend waits for what; all in seconds. May differ from call to call."""
+
+    PANEL: ClassVar[str] = "Backend verl"
+
+    call_timeout: Annotated[
+        float,
+        Option(
+            "Seconds that one action of the environment may take.",
+            metavar="SECONDS",
+            advanced=True,
+            ge=0.1,
+        ),
+    ] = 30
+    episode_timeout: Annotated[
+        float, Option("Seconds that an episode may take.", metavar="SECONDS", advanced=True, ge=1)
+    ] = 1200
+    step_timeout: Annotated[
+        float,
+        Option(
+            "Seconds that all episodes of an optimiser step may take.",
+            metavar="SECONDS",
+            advanced=True,
+            ge=1,
+        ),
+    ] = 3600
+    wait_timeout: Annotated[
+        float,
+        Option(
+            "Seconds that the trainer waits for the next iteration's tasks before it ends.",
+            metavar="SECONDS",
+            advanced=True,
+            ge=1,
+        ),
+    ] = 7200
+    stall_timeout: Annotated[
+        float,
+        Option(
+            "Seconds without progress after which the trainer is ended (exit 75).",
+            metavar="SECONDS",
+            advanced=True,
+            ge=1,
+        ),
+    ] = 1800
+    restart_each_iteration: Annotated[
+        bool,
+        Option(
+            "End the trainer with each iteration; the next call starts another one.", advanced=True
+        ),
+    ] = False
+
+
+class BootstrapSettings(Settings, frozen=True, kw_only=True):
+    """What the laptop policy depends on, beside the environment's version."""
+
+    PANEL: ClassVar[str] = "Training"
+
+    env: Annotated[
+        str, Option("An environment with a split `demos` of solved tasks.", metavar="NAME|COMMAND")
+    ] = "desk"
+    seed: Seed = 0
+    steps: Annotated[int, Option("Optimiser steps.", ge=1)] = 1600
+    batch: Annotated[int, Option("Demonstrations that one optimiser step sees.", ge=1)] = 16
+    # The card of a policy has the long name.
+    lr: Annotated[float, Option("Highest learning rate of the schedule.", ge=0)] = msgspec.field(
+        default=3e-3, name="learning_rate"
+    )

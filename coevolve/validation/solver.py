@@ -29,6 +29,8 @@ class Solver(NamedTuple):
     trials: int = 4
     least: int = 0
     seed: int = 0
+    max_actions: int | None = None
+    """Actions an attempt may take; None: as many as the environment allows."""
 
 
 def attempt(
@@ -38,7 +40,14 @@ def attempt(
     valid = [
         task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.verdict == "valid"
     ]
-    played = rollouts(valid, solver.policy, pool, samples=solver.trials, seed=solver.seed)
+    played = rollouts(
+        valid,
+        solver.policy,
+        pool,
+        samples=solver.trials,
+        seed=solver.seed,
+        max_steps=solver.max_actions,
+    )
     attempts = {task.id: [next(played) for _ in range(solver.trials)] for task in valid}
     return [
         _judged(verdict, attempts[task.id], solver) if task.id in attempts else verdict

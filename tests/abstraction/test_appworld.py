@@ -18,7 +18,7 @@ from coevolve.agents.code.calls import api_calls
 from coevolve.environments.client import Pool
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.exploration.explore import explore
-from coevolve.exploration.plans import Settings
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.records import Call, Exploration, Step, Task, content_id
 from coevolve.validation.validate import validate
 
@@ -33,7 +33,7 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def explored(pool) -> list[Exploration]:
-    return list(explore([], pool, Settings("curious", episodes=2, steps=24, seed=4)))
+    return list(explore([], pool, ExploreSettings("curious", episodes=2, max_actions=24, seed=4)))
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def explored(tmp_path_factory):
         "curious",
         "--episodes",
         "100",
-        "--steps",
+        "--max-actions",
         "20",
         "-o",
         str(path),

@@ -17,7 +17,8 @@ from shopper_model import obedient, shopper
 from coevolve.abstraction.model_writer import ModelWriter, write
 from coevolve.environments.client import Pool
 from coevolve.environments.replay import ReplayJob, effects_digest, replay
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 from coevolve.records import UNSET, Call, Context, Start, Task
 from coevolve.runs import Journal
 
@@ -53,7 +54,7 @@ def abstracted(env, explored, answer, tmp_path, *, journal=None, faults=None, **
     with (
         ScriptedServer(said, faults) as server,
         Models(
-            "abstract", Options(base_url=server.url, journal=str(tmp_path / "journal"))
+            "abstract", ServiceOptions(base_url=server.url, journal=str(tmp_path / "journal"))
         ) as models,
         Pool(env) as pool,
     ):

@@ -11,7 +11,8 @@ from scripted_server import ScriptedServer
 
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 from tiny_models import shop_tasks
 
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
@@ -47,7 +48,7 @@ def test_malformed_messages_of_a_server(tmp_path, name):
         for calls in (2 if readable else 3, 0):
             before = len(server.requests)
             with Models(
-                "s", Options(base_url=server.url, journal=str(tmp_path / "journal"))
+                "s", ServiceOptions(base_url=server.url, journal=str(tmp_path / "journal"))
             ) as models:
                 (played,) = rollouts([task], make_policy("m", models=models), pool)
             assert len(server.requests) - before == calls

@@ -18,7 +18,8 @@ from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import EpisodeLimits, Opened, Tool
 from coevolve.errors import UsageError
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Start, Task
 
@@ -52,7 +53,9 @@ def test_prompting_over_a_server(pool, tmp_path):
     """The tools stand in the system message, calls are Python text, their results come as one user message."""
     tasks = tiny_models.shop_tasks(SHOP, 3)
     with ScriptedServer(shopper) as server:
-        with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
+        with Models(
+            "rollout", ServiceOptions(base_url=server.url, journal=str(tmp_path))
+        ) as models:
             played = list(
                 rollouts(tasks, make_policy("m", models=models, prompt="prompting"), pool)
             )
@@ -78,7 +81,9 @@ def test_prompting_over_a_server(pool, tmp_path):
 def test_openai_tools_over_a_server(pool, tmp_path):
     """Documents in the official conversion stand where the server expects tools."""
     with ScriptedServer(lambda request: "all done") as server:
-        with Models("rollout", Options(base_url=server.url, journal=str(tmp_path))) as models:
+        with Models(
+            "rollout", ServiceOptions(base_url=server.url, journal=str(tmp_path))
+        ) as models:
             list(
                 rollouts(
                     tiny_models.shop_tasks(SHOP, 1),
@@ -128,11 +133,11 @@ def test_styles_of_bfcl_are_refused_where_the_tools_are_not_its_own(coevolve, pr
             "dev",
             "--limit",
             "2",
-            "--policy",
+            "--model",
             "m",
             "--base-url",
             server.url,
-            "--prompt",
+            "--prompt-style",
             prompt,
         ]
         results = [coevolve(command, *how, check=False) for command in ("rollout", "evaluate")]
@@ -142,7 +147,7 @@ def test_styles_of_bfcl_are_refused_where_the_tools_are_not_its_own(coevolve, pr
 
 
 def test_the_option(coevolve):
-    """`--prompt` is known to the commands that run a policy."""
+    """`--prompt-style` is known to the commands that run a policy."""
     result = coevolve(
         "rollout",
         "--env",
@@ -151,14 +156,14 @@ def test_the_option(coevolve):
         "dev",
         "--limit",
         "1",
-        "--prompt",
+        "--prompt-style",
         "none",
         check=False,
     )
     assert result.returncode == 2 and b"no prompt style 'none'" in result.stderr
     assert (
-        b"--prompt" in coevolve("train", "--help").stdout
-        and b"--prompt" in coevolve("evaluate", "--help").stdout
+        b"--prompt-style" in coevolve("train", "--help").stdout
+        and b"--prompt-style" in coevolve("evaluate", "--help").stdout
     )
 
 

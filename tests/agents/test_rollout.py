@@ -15,7 +15,8 @@ from coevolve.agents.actions.replies import to_text
 from coevolve.agents.rollout import make_policy, resumed, rollouts
 from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError, Unreachable, UsageError
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 from coevolve.records import Call, Start, Task
 from coevolve.runs import Journal
 
@@ -192,7 +193,7 @@ def shopper(monkeypatch):
 def at(server, folder, **options):
     """Models at the server, with a journal of their own."""
     return Models(
-        "rollout", Options(base_url=server.url, journal=str(folder / "journal"), **options)
+        "rollout", ServiceOptions(base_url=server.url, journal=str(folder / "journal"), **options)
     )
 
 

@@ -21,16 +21,16 @@ from coevolve.signals.extract import extraction, lines_of
 from coevolve.signals.history import History
 from coevolve.signals.kinds import PAPER
 from coevolve.signals.rule import SignalCandidate
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 
 TOP = 20
 MODES = {
-    "calibrated": Settings(kinds=KINDS, patterns=("1gram",)),
-    "paper": Settings(mode="paper", kinds=PAPER, patterns=("1gram",)),
+    "calibrated": SignalSettings(kinds=KINDS, patterns=("1gram",)),
+    "paper": SignalSettings(mode="paper", kinds=PAPER, patterns=("1gram",)),
 }
 
 
-def candidates(planted: Planted, settings: Settings) -> list[SignalCandidate]:
+def candidates(planted: Planted, settings: SignalSettings) -> list[SignalCandidate]:
     """Every signal of the mode, without evidence."""
     with extraction(
         lines_of(planted.rollouts),

@@ -18,16 +18,18 @@ from coevolve.signals.counts import LinePlace, RolloutCounts
 from coevolve.signals.extract import candidates, counted
 from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.views import RolloutHead
 
 K, W = 8, 5
 RATES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DROP = 0.4
 TOOLS = 40
-FORGETTING = {mode: Settings(mode=mode, kinds=("forgetting",)) for mode in ("calibrated", "paper")}
+FORGETTING = {
+    mode: SignalSettings(mode=mode, kinds=("forgetting",)) for mode in ("calibrated", "paper")
+}
 RARE = {
-    mode: Settings(mode=mode, kinds=("rare",), patterns=("1gram",))
+    mode: SignalSettings(mode=mode, kinds=("rare",), patterns=("1gram",))
     for mode in ("calibrated", "paper")
 }
 

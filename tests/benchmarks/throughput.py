@@ -175,7 +175,7 @@ def main() -> None:
         ]
         runs = [
             measure("extract-signals, whole", extract),
-            measure("extract-signals, head", [*extract, "--signals", HEAD_KINDS]),
+            measure("extract-signals, head", [*extract, "--kinds", HEAD_KINDS]),
             measure("orjson, projection", [sys.executable, "-c", ORJSON, str(path)]),
         ]
         if shutil.which("jq"):

@@ -46,7 +46,7 @@ def spoiled(task: Task, how: int) -> Task:
 def test_the_solution_is_officially_right(coevolve):
     """The issue's command: every official base task, judged by the official evaluator, at 100 %."""
     result = coevolve(
-        "evaluate", "--env", "bfcl", "--policy", "solution", "--official", "--by", "none"
+        "evaluate", "--env", "bfcl", "--model", "solution", "--official", "--by", "none"
     )
     (record,) = [r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official"]
     assert (record["group"], record["tasks"], record["masked"], record["success"]) == (
@@ -201,11 +201,11 @@ def test_rollouts_of_another_version_have_no_official_score(coevolve, bfcl, tmp_
     ]
     jsonl.write(tmp_path / "r.jsonl", played)
     jsonl.write(tmp_path / "t.jsonl", [r.task for r in played])
-    for what in ([tmp_path / "r.jsonl"], [tmp_path / "t.jsonl", "--policy", "solution"]):
+    for what in ([tmp_path / "r.jsonl"], [tmp_path / "t.jsonl", "--model", "solution"]):
         result = coevolve("evaluate", *what, "--official", "--any-version", check=False)
         assert result.returncode == 2 and b"rollouts of version 2025.7.9" in result.stderr
     assert (
-        coevolve("evaluate", tmp_path / "t.jsonl", "--policy", "solution", check=False).returncode
+        coevolve("evaluate", tmp_path / "t.jsonl", "--model", "solution", check=False).returncode
         == 2
     )
 

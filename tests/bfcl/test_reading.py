@@ -122,7 +122,7 @@ def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp
     for tasks, lines in ((some_tasks, 1), ([versioned], 0)):
         jsonl.write(tmp_path / "t.jsonl", tasks)
         for command in (
-            ["rollout", tmp_path / "t.jsonl", "--policy", "solution"],
+            ["rollout", tmp_path / "t.jsonl", "--model", "solution"],
             ["validate", tmp_path / "t.jsonl"],
         ):
             said = coevolve(*command).stderr
@@ -445,7 +445,7 @@ def test_a_task_of_somebodys_own_is_marked_as_imported(coevolve, tmp_path):
         "",
         ["MathAPI"],
     )
-    played = coevolve("rollout", "--policy", "solution", stdin=output).stdout
+    played = coevolve("rollout", "--model", "solution", stdin=output).stdout
     assert [json.loads(line)["success"] for line in played.splitlines()] == [True]
     assert b"wrote 1" in coevolve("validate", stdin=output).stderr
 

@@ -50,8 +50,8 @@ def exploration(place, env=FRAIL, steps=None, id_=None):
 
 
 STAGES = {
-    "rollout": (["rollout", "--policy", "solution"], task),
-    "evaluate": (["evaluate", "--policy", "solution"], task),
+    "rollout": (["rollout", "--model", "solution"], task),
+    "evaluate": (["evaluate", "--model", "solution"], task),
     "validate": (["validate"], task),
     "abstract": (["abstract"], exploration),
 }
@@ -98,9 +98,7 @@ def test_part_lost_is_partial_and_a_rerun_tries_again(coevolve, tmp_path, name):
     assert not (tmp_path / "out.journal").exists()
 
 
-@pytest.mark.parametrize(
-    "command", [["rollout"], ["evaluate", "--policy", "nothing"], ["validate"]]
-)
+@pytest.mark.parametrize("command", [["rollout"], ["evaluate", "--model", "nothing"], ["validate"]])
 @pytest.mark.parametrize("change", [{"query": []}, {"id": ""}])
 def test_a_task_that_is_none_is_bad_input(coevolve, tmp_path, command, change):
     """No user turn and an empty id: exit 3 with file and line, or skipped and counted."""
@@ -125,7 +123,7 @@ def test_a_start_that_the_environment_refuses_is_the_records_fault(coevolve, tmp
         b"invalid 1" in verdict.stderr
         and b"most frequent reason (1): the environment refuses it" in verdict.stderr
     )
-    for command in (["rollout"], ["evaluate", "--policy", "nothing"]):
+    for command in (["rollout"], ["evaluate", "--model", "nothing"]):
         failed = coevolve(*command, tmp_path / "in", "-k", 2, check=False)
         assert (
             failed.returncode == 3
@@ -171,18 +169,13 @@ def test_a_worker_without_tools(coevolve):
     result = coevolve("explore", "--env", env, "--mode", "random", "--episodes", 1, check=False)
     assert result.returncode == 69 and b"describes no tools" in result.stderr
     coevolve(
-        "rollout",
-        "--env",
-        env,
-        "--policy",
-        "random",
-        stdin=jsonl.encode(task("hill", env)).decode(),
+        "rollout", "--env", env, "--model", "random", stdin=jsonl.encode(task("hill", env)).decode()
     )
 
 
 def test_a_file_beside_a_split_is_refused(coevolve, tmp_path):
     """The file would not be read: exit 2."""
-    for command in (["rollout"], ["evaluate", "--policy", "nothing"]):
+    for command in (["rollout"], ["evaluate", "--model", "nothing"]):
         result = coevolve(
             *command, "--env", "desk", "--split", "heldout", tmp_path / "tasks.jsonl", check=False
         )
@@ -196,7 +189,7 @@ def test_another_version_is_refused_or_one_warning(coevolve, tmp_path):
         tmp_path / "ex",
         [msgspec.structs.replace(exploration(p), env_version="0.9") for p in ("hill", "plain")],
     )
-    evaluate = ["evaluate", "--policy", "nothing", tmp_path / "in"]
+    evaluate = ["evaluate", "--model", "nothing", tmp_path / "in"]
     for command in (
         ["rollout", tmp_path / "in"],
         ["validate", tmp_path / "in"],
@@ -258,7 +251,7 @@ def test_an_unknown_policy_is_told_what_there_is(coevolve, tmp_path):
     """The whole reason, and the known ones."""
     result = coevolve(
         "rollout",
-        "--policy",
+        "--model",
         "nosuch",
         stdin=jsonl.encode(task("hill")).decode(),
         check=False,

@@ -34,7 +34,7 @@ def records(data):
 def test_tasks_in_rollouts_out(tasks):
     """A pipe of tasks gives rollouts in their order; the summary counts them."""
     result = run(
-        "rollout", "--env", SHOP, "--policy", "solution", "--samples", 2, stdin=tasks.read_bytes()
+        "rollout", "--env", SHOP, "--model", "solution", "--samples", 2, stdin=tasks.read_bytes()
     )
     assert [r.sample for r in records(result.stdout)] == [0, 1] * 12
     assert all(r.success for r in records(result.stdout))
@@ -43,7 +43,7 @@ def test_tasks_in_rollouts_out(tasks):
 
 def test_own_tasks_of_an_environment():
     """--env and --split play the environment's own tasks."""
-    result = run("rollout", "--env", "desk", "--split", "dev", "--limit", 5, "--policy", "solution")
+    result = run("rollout", "--env", "desk", "--split", "dev", "--limit", 5, "--model", "solution")
     assert [r.success for r in records(result.stdout)] == [True] * 5
 
 
@@ -68,7 +68,7 @@ def test_killed_and_resumed(tmp_path):
         "--env",
         env,
         tmp_path / "tasks.jsonl",
-        "--policy",
+        "--model",
         "random",
         "--samples",
         8,

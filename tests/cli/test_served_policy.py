@@ -1,4 +1,4 @@
-"""`--policy`, `--model` and `--solver` with a trainer's READY.json: answers and records carry the name of the weights that gave them."""
+"""`--model`, `--model` and `--solver` with a trainer's READY.json: answers and records carry the name of the weights that gave them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tasks(tmp_path: Path) -> Path:
 def rollout(tasks: Path, policy: Path, *more: object) -> list[object]:
     """The command; the journal is in the folder of the tasks."""
     where = ["--journal", tasks.parent / "journal"]
-    return ["rollout", tasks, "--env", SHOP, "--policy", policy, "--temperature", 0, *where, *more]
+    return ["rollout", tasks, "--env", SHOP, "--model", policy, "--temperature", 0, *where, *more]
 
 
 def names(output: bytes) -> set[str]:
@@ -180,13 +180,13 @@ def test_every_command_that_asks(tasks, tmp_path, coevolve):
     journal = ["--journal", tmp_path / "journal"]
     with ScriptedServer(competent) as server:
         file = ready(tmp_path / "run", 1, server.url)
-        curious = ["--env", "desk", "--mode", "curious", "--episodes", 2, "--steps", 4]
+        curious = ["--env", "desk", "--mode", "curious", "--episodes", 2, "--max-actions", 4]
         explored = tmp_path / "explorations.jsonl"
         for command in (
             ["explore", *curious, "--model", file, "-o", explored],
             ["abstract", explored, "--env", "desk", "--model", file],
-            ["validate", tasks, "--env", SHOP, "--solver", file, "--trials", 1],
-            ["evaluate", tasks, "--env", SHOP, "--policy", file, "--seed", 1],
+            ["validate", tasks, "--env", SHOP, "--model", file, "--samples", 1],
+            ["evaluate", tasks, "--env", SHOP, "--model", file, "--seed", 1],
         ):
             asked = len(server.requests)
             coevolve(*command, *journal)

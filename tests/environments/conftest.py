@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coevolve.environments.client import Pool
-from coevolve.environments.client import Pools
+from coevolve.environments.client import Pool, Pools
 
 HERE = Path(__file__).parent
 

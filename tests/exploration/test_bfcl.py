@@ -8,7 +8,7 @@ import pytest
 
 from coevolve.environments.client import Pool
 from coevolve.exploration.explore import explore
-from coevolve.exploration.plans import Settings
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.provenance import sources
 
 
@@ -18,7 +18,7 @@ def test_curiosity_works_in_every_class_and_passes_values_on():
     another call had told."""
     with Pool("bfcl") as pool:
         apps = {name: tool.app for name, tool in pool.tools.items()}
-        found = list(explore([], pool, Settings("curious", episodes=80, seed=1)))
+        found = list(explore([], pool, ExploreSettings("curious", episodes=80, seed=1)))
         worked, classes, observed = set(), Counter(), 0
         for exploration in found:
             for step, origin in zip(

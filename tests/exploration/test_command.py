@@ -31,7 +31,7 @@ def test_unguided_modes_read_nothing_and_say_what_they_did(coevolve, lab):
         "curious",
         "--episodes",
         "3",
-        "--steps",
+        "--max-actions",
         "6",
         stdin=b"not a record\n",
     )
@@ -48,7 +48,7 @@ def test_unguided_modes_read_nothing_and_say_what_they_did(coevolve, lab):
 
 def test_no_signals_means_coverage_and_a_line_says_so(coevolve, lab):
     """An empty input is no error: all goes to coverage."""
-    result = coevolve("explore", "--env", lab(), "--episodes", "2", "--steps", "5")
+    result = coevolve("explore", "--env", lab(), "--episodes", "2", "--max-actions", "5")
     assert [exploration.mode for exploration in records(result.stdout)] == ["coverage", "coverage"]
     assert b"no signals; every episode goes to coverage" in result.stderr
 
@@ -67,7 +67,9 @@ def test_signals_without_room_are_told(coevolve, lab):
         for n in range(12)
     ]
     given = b"".join(msgspec.json.encode(signal) + b"\n" for signal in signals)
-    result = coevolve("explore", "--env", lab(), "--episodes", "6", "--steps", "5", stdin=given)
+    result = coevolve(
+        "explore", "--env", lab(), "--episodes", "6", "--max-actions", "5", stdin=given
+    )
     assert [exploration.mode for exploration in records(result.stdout)] == ["guided"] * 2 + [
         "coverage"
     ] * 4
@@ -106,7 +108,7 @@ def test_the_hash_seed_changes_nothing(coevolve, lab):
             "coverage",
             "--episodes",
             "4",
-            "--steps",
+            "--max-actions",
             "20",
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
@@ -117,7 +119,7 @@ def test_the_hash_seed_changes_nothing(coevolve, lab):
 
 def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp_path: Path):
     """kill -9 in the middle, then a rerun: the same bytes as an undisturbed run, and only unfinished episodes open again."""
-    options = ["--env", lab("slow"), "--mode", "coverage", "--episodes", "24", "--steps", "6"]
+    options = ["--env", lab("slow"), "--mode", "coverage", "--episodes", "24", "--max-actions", "6"]
     whole, output, log = tmp_path / "whole.jsonl", tmp_path / "out.jsonl", tmp_path / "opened"
     coevolve("explore", *options, "-o", whole)
     assert len(log.read_text().splitlines()) == 24 and not Path(f"{whole}.journal").exists()
@@ -146,7 +148,7 @@ def test_a_journal_of_other_settings_is_refused(coevolve, lab, tmp_path: Path):
         "random",
         "--episodes",
         "8",
-        "--steps",
+        "--max-actions",
         "30",
         "--run",
         tmp_path / "run",

@@ -11,7 +11,7 @@ from coevolve.errors import Unreachable, UsageError
 from coevolve.exploration.explore import Tally, explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import around, pattern_of, repeat
-from coevolve.exploration.plans import Settings
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.exploration.situation import Situation
 from coevolve.provenance import sources
 from coevolve.records import (
@@ -51,8 +51,8 @@ def skills(explorations: list[Exploration]) -> set[tuple[str, str]]:
 def test_coverage_finds_hidden_conventions_that_random_misses(lab):
     """The lab's door needs a call before and another after, its lamp an id: coverage gets both in one short run."""
     with Pool(lab()) as pool:
-        covered = list(explore([], pool, Settings("coverage", episodes=8, steps=30)))
-        blind = list(explore([], pool, Settings("random", episodes=8, steps=30)))
+        covered = list(explore([], pool, ExploreSettings("coverage", episodes=8, max_actions=30)))
+        blind = list(explore([], pool, ExploreSettings("random", episodes=8, max_actions=30)))
     assert effects(covered) == {"door", "lamp", "note"}
     assert "door" not in effects(blind)
 
@@ -63,7 +63,7 @@ def test_coverage_reaches_most_of_the_desk():
     with Pool("desk") as pool:
         for mode in ("random", "curious", "coverage"):
             reached[mode] = len(
-                skills(list(explore([], pool, Settings(mode, episodes=24, steps=40))))
+                skills(list(explore([], pool, ExploreSettings(mode, episodes=24, max_actions=40))))
             )
     assert reached["coverage"] >= 55 and reached["random"] <= 15
     assert reached["random"] < reached["curious"] < reached["coverage"]
@@ -89,7 +89,9 @@ def test_coverage_takes_what_has_the_fewest_tasks():
             for name in verbs
             if not name.startswith("farm.")
         ]
-        found = list(explore([], pool, Settings("coverage", episodes=6, steps=40), tasks=tasks))
+        found = list(
+            explore([], pool, ExploreSettings("coverage", episodes=6, max_actions=40), tasks=tasks)
+        )
     assert {exploration.context.aim[0] for exploration in found} == {
         name for name in verbs if name.startswith("farm.")
     }
@@ -99,7 +101,7 @@ def test_coverage_takes_what_has_the_fewest_tasks():
 def test_an_observed_argument_occurs():
     """Coverage repeats what worked with a value that another call told."""
     with Pool("desk") as pool:
-        found = list(explore([], pool, Settings("coverage", episodes=16, steps=40)))
+        found = list(explore([], pool, ExploreSettings("coverage", episodes=16, max_actions=40)))
     relayed = 0
     for exploration in found:
         for step, origin in zip(exploration.steps, sources(exploration.steps), strict=True):
@@ -133,7 +135,7 @@ def test_guided_repeats_the_weak_pattern_on_fresh_ground():
             explore(
                 [signal_of(task) for task in tasks],
                 pool,
-                Settings(episodes=16, steps=30),
+                ExploreSettings(episodes=16, max_actions=30),
                 tally=tally,
             )
         )
@@ -207,7 +209,7 @@ def test_the_number_of_workers_changes_nothing(lab):
         with Pool(lab(), workers=workers) as pool:
             runs.append(
                 [
-                    list(explore([], pool, Settings(mode, episodes=10, steps=15)))
+                    list(explore([], pool, ExploreSettings(mode, episodes=10, max_actions=15)))
                     for mode in ("curious", "coverage", "random")
                 ]
             )
@@ -221,7 +223,9 @@ def test_another_seed_and_another_iteration_explore_elsewhere(lab):
             {
                 exploration.id
                 for exploration in explore(
-                    [], pool, Settings("curious", episodes=4, steps=10, seed=s, iteration=i)
+                    [],
+                    pool,
+                    ExploreSettings("curious", episodes=4, max_actions=10, seed=s, iteration=i),
                 )
             }
             for s, i in ((0, 0), (1, 0), (0, 1))
@@ -232,7 +236,7 @@ def test_another_seed_and_another_iteration_explore_elsewhere(lab):
 def test_an_action_that_kills_the_worker_ends_its_episode_only(lab):
     """note.explode is fatal: the episode ends there with what it had, all others are whole."""
     with Pool(lab("deadly")) as pool:
-        found = list(explore([], pool, Settings("random", episodes=6, steps=12)))
+        found = list(explore([], pool, ExploreSettings("random", episodes=6, max_actions=12)))
     assert len(found) == 6
     for exploration in found:
         exploded = [step.action.tool == "note.explode" for step in exploration.steps]
@@ -245,7 +249,9 @@ def test_faults_of_the_environment_are_dropped_and_counted(lab):
     """Episodes whose start state cannot be opened are missing, the others are there; all broken is a failure."""
     with Pool(lab("flaky")) as pool:
         tally = Tally()
-        found = list(explore([], pool, Settings("curious", episodes=24, steps=5), tally=tally))
+        found = list(
+            explore([], pool, ExploreSettings("curious", episodes=24, max_actions=5), tally=tally)
+        )
     assert 0 < tally.env_faults.lost <= 4 and len(found) == 24 - tally.env_faults.lost
     with (
         Pool(lab("broken")) as pool,
@@ -253,7 +259,7 @@ def test_faults_of_the_environment_are_dropped_and_counted(lab):
             Unreachable, match="all 8 episodes met faults of the environment, .*no such room"
         ),
     ):
-        list(explore([], pool, Settings("curious", episodes=24, steps=5)))
+        list(explore([], pool, ExploreSettings("curious", episodes=24, max_actions=5)))
 
 
 def test_what_cannot_be_explored_is_said(lab):
@@ -261,6 +267,6 @@ def test_what_cannot_be_explored_is_said(lab):
     task = Task(id="t", env="other", query=["q"], start=Start())
     with Pool(lab()) as pool:
         with pytest.raises(UsageError, match="--mode takes one of"):
-            list(explore([], pool, Settings("clever")))
+            list(explore([], pool, ExploreSettings("clever")))
         with pytest.raises(UsageError, match="is about other"):
-            list(explore([signal_of(task)], pool, Settings()))
+            list(explore([signal_of(task)], pool, ExploreSettings()))

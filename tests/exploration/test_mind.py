@@ -24,10 +24,12 @@ from coevolve.exploration.conversation import Conversation
 from coevolve.exploration.explore import MIND_BLOCK, Tally, explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.mind import Mind
-from coevolve.exploration.plans import Plan, Settings
+from coevolve.exploration.plans import Plan
+from coevolve.exploration.settings import ExploreSettings
 from coevolve.models.chat import ChatReply
+from coevolve.models.options import ServiceOptions
 from coevolve.models.prompt_templates import load
-from coevolve.models.service import Models, Options
+from coevolve.models.service import Models
 from coevolve.records import Call, Context, Signal, Start, Statistic, Step, Task, Trajectory
 
 MODEL = ["--model", "wise"]
@@ -44,7 +46,9 @@ def run(
         ScriptedServer(answer, faults) as server,
         Models(
             "explore",
-            Options(base_url=server.url, journal=str(tmp_path / "journal"), concurrency=width),
+            ServiceOptions(
+                base_url=server.url, journal=str(tmp_path / "journal"), concurrency=width
+            ),
         ) as models,
         Pool(env, workers=workers) as pool,
     ):
@@ -84,8 +88,8 @@ def signal(kind, task_id, number, note="", successes=(False, True)):
 
 def test_each_action_is_chosen_from_the_last_observation(tmp_path):
     """The same model pays another sum where the price that it is shown is another."""
-    plain, *_ = run(SHOP, shopper, Settings("curious", 1), tmp_path)
-    dear, *_ = run(variant("dear"), shopper, Settings("curious", 1), tmp_path)
+    plain, *_ = run(SHOP, shopper, ExploreSettings("curious", 1), tmp_path)
+    dear, *_ = run(variant("dear"), shopper, ExploreSettings("curious", 1), tmp_path)
     assert actions(plain[0]) == [
         ("price", {"item": "bread"}),
         ("pay", {"amount": 24}),
@@ -105,7 +109,9 @@ def test_orders_in_observations_change_nothing(tmp_path):
     assert obedient(loose)["tool_calls"][0]["function"]["name"] == "add", "the model would obey"
     found = {}
     for name in ("preaching", "hushed"):
-        found[name], requests, _ = run(variant(name), obedient, Settings("curious", 2), tmp_path)
+        found[name], requests, _ = run(
+            variant(name), obedient, ExploreSettings("curious", 2), tmp_path
+        )
         shown = [
             text
             for r in requests
@@ -143,7 +149,9 @@ def test_orders_in_evidence_change_nothing(tmp_path):
     for note in (order, "nice tea"):
         signals = [signal("boundary", "t1", 31, note)]
         found.append(
-            run(SHOP, obedient, Settings("guided", 4, rounds=1), tmp_path, signals=signals)[0]
+            run(SHOP, obedient, ExploreSettings("guided", 4, rounds=1), tmp_path, signals=signals)[
+                0
+            ]
         )
     assert [actions(e) for e in found[0]] == [actions(e) for e in found[1]]
 
@@ -156,7 +164,7 @@ def test_signals_of_a_task_are_one_context_with_a_reflection(tmp_path):
         signal("boundary", "t2", 31),
     ]
     found, requests, tally = run(
-        SHOP, shopper, Settings("guided", 8, rounds=2), tmp_path, signals=signals
+        SHOP, shopper, ExploreSettings("guided", 8, rounds=2), tmp_path, signals=signals
     )
     asked = [
         r["messages"][0]["content"]
@@ -185,7 +193,7 @@ def test_max_contexts_and_tokens_bound_the_reflections(tmp_path):
     signals = [
         signal("boundary", f"t{n}", n, "word " * 20_000, (False, True, False)) for n in range(5)
     ]
-    settings = Settings("guided", 16, rounds=1, max_contexts=3)
+    settings = ExploreSettings("guided", 16, rounds=1, max_contexts=3)
     _, requests, _ = run(SHOP, shopper, settings, tmp_path, signals=signals, evidence_tokens=900)
     asked = [
         r["messages"][0]["content"]
@@ -200,13 +208,15 @@ def test_max_contexts_and_tokens_bound_the_reflections(tmp_path):
 
 def test_a_refused_reflection_leaves_the_facts(tmp_path):
     """The model's answer is refused twice: the context goes by the facts, and the run says so."""
-    answer = lambda r: (
-        "I do not know" if r["messages"][0]["content"].startswith("You study") else shopper(r)
-    )
+
+    def answer(r):
+        studies = r["messages"][0]["content"].startswith("You study")
+        return "I do not know" if studies else shopper(r)
+
     found, _, tally = run(
         SHOP,
         answer,
-        Settings("guided", 2, rounds=1),
+        ExploreSettings("guided", 2, rounds=1),
         tmp_path,
         signals=[signal("boundary", "t", 31)],
     )
@@ -263,7 +273,7 @@ def test_a_call_that_is_no_text_spoils_nothing(tmp_path):
             }
         return shopper({**request, "messages": request["messages"][:1] + request["messages"][3:]})
 
-    found, requests, _ = run(SHOP, answer, Settings("random", 1), tmp_path)
+    found, requests, _ = run(SHOP, answer, ExploreSettings("random", 1), tmp_path)
     assert len(requests) > 2 and found[0].steps and msgspec.json.encode(found[0])
 
 
@@ -282,7 +292,9 @@ def test_names_that_are_sentences_stay_out_of_the_instructions(tmp_path):
         and "price(item) ×1" in talk.messages[-1]["content"]
     )
     told = replace(signal("rare", "t", 31), pattern=["^", order])
-    _, requests, _ = run(SHOP, shopper, Settings("guided", 2, rounds=1), tmp_path, signals=[told])
+    _, requests, _ = run(
+        SHOP, shopper, ExploreSettings("guided", 2, rounds=1), tmp_path, signals=[told]
+    )
     texts = [m["content"] for r in requests for m in r["messages"] if m["role"] == "user"]
     assert any("ORDER" in text for text in texts) and not any(
         "ORDER" in FENCE.sub("", text) for text in texts
@@ -293,7 +305,7 @@ def test_a_reflection_without_a_reply_loses_its_context_only(tmp_path):
     """Its episodes are counted as lost, the other context's and coverage run; a rerun reflects again."""
     signals, settings = (
         [signal("boundary", f"t{n}", n) for n in range(2)],
-        Settings("guided", 6, rounds=1),
+        ExploreSettings("guided", 6, rounds=1),
     )
     found, _, tally = run(
         SHOP, shopper, settings, tmp_path, signals=signals, faults={0: EMPTY}, width=1
@@ -308,7 +320,7 @@ def test_what_was_tried_in_a_state_is_told(tmp_path):
     """By the episode itself at once, by others from the next block on; the random mode is told nothing."""
     count = MIND_BLOCK + 1
     for mode, told in (("curious", True), ("random", False)):
-        _, requests, _ = run(SHOP, shopper, Settings(mode, count), tmp_path / mode)
+        _, requests, _ = run(SHOP, shopper, ExploreSettings(mode, count), tmp_path / mode)
         firsts = [r["messages"][0]["content"] for r in requests if len(r["messages"]) == 1]
         memory = [re.search(r"Already tried in this very state.*: (.*)", text) for text in firsts]
         assert [bool(found) for found in memory] == [False] * MIND_BLOCK + [told]
@@ -324,7 +336,7 @@ def test_what_was_tried_in_a_state_is_told(tmp_path):
 
 def test_equal_prompts_of_two_episodes_are_two_calls(tmp_path):
     """Episodes from one start state are samples of their own; what repeats another is left out; a rerun asks for nothing."""
-    settings = Settings("random", 3)
+    settings = ExploreSettings("random", 3)
     first, requests, tally = run(SHOP, shopper, settings, tmp_path)
     assert len(requests) == 3 * 4 and len({json.dumps(r["messages"]) for r in requests}) == 4
     assert len(first) == 1 and "left out 2 that repeat another" in tally.notes()
@@ -334,7 +346,7 @@ def test_equal_prompts_of_two_episodes_are_two_calls(tmp_path):
 
 def test_the_output_is_the_same_for_any_number_of_workers(tmp_path):
     """One worker or three, fresh journals."""
-    settings = Settings("curious", 5, steps=6)
+    settings = ExploreSettings("curious", 5, max_actions=6)
     one, *_ = run("desk", competent, settings, tmp_path / "1")
     three, *_ = run("desk", competent, settings, tmp_path / "3", workers=3)
     assert one == three and len(one) == 5
@@ -349,7 +361,7 @@ def test_a_reply_with_several_calls_gives_one_action(tmp_path):
             said["tool_calls"] *= 2
         return said
 
-    found, requests, _ = run(SHOP, hasty, Settings("random", 1), tmp_path)
+    found, requests, _ = run(SHOP, hasty, ExploreSettings("random", 1), tmp_path)
     assert len(found[0].steps) == 3
     assert all(
         len(m["tool_calls"]) == 1
@@ -367,7 +379,7 @@ def test_unreadable_replies_get_hints_and_then_end(tmp_path):
     with pytest.raises(
         CoevolveError, match="all 1 explorations ended before the first action.* could not be read"
     ):
-        run(SHOP, lambda r: requests.append(r) or broken, Settings("random", 1), tmp_path)
+        run(SHOP, lambda r: requests.append(r) or broken, ExploreSettings("random", 1), tmp_path)
     assert len(requests) == 3 and "JSON" in requests[1]["messages"][2]["content"]
 
 
@@ -414,13 +426,13 @@ def test_code_is_executed_character_by_character(tmp_path):
     """In an environment of code the action is the fenced block, indentation included; without a model it is refused."""
     code = "for n in range(2):\n    if n:\n\n        write('x')"
     talk = iter([f"Let me see.\n```python\n{code}\n```\nDone?", "That is all."])
-    found, requests, _ = run(PAD, lambda r: next(talk), Settings("curious", 1), tmp_path)
+    found, requests, _ = run(PAD, lambda r: next(talk), ExploreSettings("curious", 1), tmp_path)
     assert [step.action for step in found[0].steps] == [code] and found[0].steps[0].effects[
         0
     ].value == code
     assert "tools" not in requests[0] and "fenced block" in requests[0]["messages"][0]["content"]
     with Pool(PAD) as pool, pytest.raises(UsageError, match="needs a model"):
-        list(explore([], pool, Settings("curious", 1)))
+        list(explore([], pool, ExploreSettings("curious", 1)))
 
 
 def test_an_empty_answer_loses_its_episode_only(coevolve, tmp_path):
@@ -432,7 +444,7 @@ def test_an_empty_answer_loses_its_episode_only(coevolve, tmp_path):
         "random",
         "--episodes",
         "4",
-        "--steps",
+        "--max-actions",
         "6",
         *MODEL,
         "--concurrency",
@@ -463,7 +475,7 @@ def test_an_empty_answer_loses_its_episode_only(coevolve, tmp_path):
 
 
 def test_prompts_of_ones_own(coevolve, tmp_path):
-    """--prompts replaces a file; a variable it misspells is one line and exit 2."""
+    """--prompt-files replaces a file; a variable it misspells is one line and exit 2."""
     (tmp_path / "explore.jinja").write_text("You explore. {{ known | data }} My own words.")
     options = [
         "--env",
@@ -474,7 +486,7 @@ def test_prompts_of_ones_own(coevolve, tmp_path):
         "1",
         "--model",
         "wise",
-        "--prompts",
+        "--prompt-files",
         tmp_path,
     ]
     with ScriptedServer(shopper) as server:

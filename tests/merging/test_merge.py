@@ -8,7 +8,7 @@ import pytest
 
 from coevolve.jsonl import Line, encode
 from coevolve.merging.duplicates import HeldOut
-from coevolve.merging.merge import Limits, merge
+from coevolve.merging.merge import MergeSettings, merge
 from coevolve.records import Call, Origin, Start, Task, Validity, Verifier, task_id
 
 VALID = Validity("valid", "strict")
@@ -35,7 +35,7 @@ def lines(*tasks):
 
 
 def merged(old, new, *held_out, **limits):
-    result = merge(lines(*old), lines(*new), HeldOut(held_out), Limits(**limits))
+    result = merge(lines(*old), lines(*new), HeldOut(held_out), MergeSettings(**limits))
     return (
         [line.record for line in result.kept],
         Counter(reason for _, reason in result.refused),

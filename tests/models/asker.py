@@ -4,7 +4,8 @@
 import sys
 
 from coevolve.models.chat import ChatRequest
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 
 
 async def one(models: Models, number: int) -> str:
@@ -15,7 +16,7 @@ async def one(models: Models, number: int) -> str:
     ).text
 
 
-with Models("s", Options(base_url=sys.argv[1], journal=sys.argv[2])) as asking:
+with Models("s", ServiceOptions(base_url=sys.argv[1], journal=sys.argv[2])) as asking:
     print("ready", flush=True)
     sys.stdin.readline()
     print(*asking.each(range(10), lambda number: one(asking, number)), sep="\n", flush=True)

@@ -21,7 +21,7 @@ def test_rollouts_through_a_real_server(served, tmp_path, coevolve):
     """The served model says greedily what it says in this process; the second run calls nothing."""
     model, url = served
     tasks = b"".join(map(encode, tiny_models.shop_tasks(SHOP, 4)))
-    options = ["rollout", "--env", SHOP, "--policy", model, "--temperature", "0"]
+    options = ["rollout", "--env", SHOP, "--model", model, "--temperature", "0"]
     at_server = [
         *options,
         "--base-url",

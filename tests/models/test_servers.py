@@ -21,7 +21,8 @@ from scripted_server import Fault, ScriptedServer
 from coevolve.errors import CoevolveError, MissingDependency, Unreachable, UsageError
 from coevolve.models.chat import BadReply, ChatReply, ChatRequest
 from coevolve.models.http_client import MAX_BYTES, root_cause
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 
 NOBODY = "http://127.0.0.1:9/v1"
 VARIABLES = (
@@ -44,7 +45,9 @@ def bare(monkeypatch):
 
 def ask(url: str, tmp_path: Path, retries: int = 4, **options) -> ChatReply:
     """One question to the server; fails as the command would."""
-    with Models("s", Options(base_url=url, journal=str(tmp_path / "journal"), **options)) as models:
+    with Models(
+        "s", ServiceOptions(base_url=url, journal=str(tmp_path / "journal"), **options)
+    ) as models:
         for server in models._client._servers:
             for client in server.clients:
                 client.max_retries = retries
@@ -128,7 +131,7 @@ def test_a_query_goes_out_with_every_request(tmp_path):
 def test_a_fragment_is_no_part_of_an_address():
     """It would go nowhere."""
     with pytest.raises(UsageError, match="is no address"):
-        Models("s", Options(base_url="http://127.0.0.1:9/v1#part"))
+        Models("s", ServiceOptions(base_url="http://127.0.0.1:9/v1#part"))
 
 
 def test_headers_of_the_environment_are_refused(tmp_path, monkeypatch):
@@ -281,7 +284,7 @@ def test_of_several_servers_the_dead_one_is_named(tmp_path):
 
     with ScriptedServer(lambda _: "hello") as server, pytest.raises(Unreachable) as caught:
         with Models(
-            "s", Options(base_url=f"{server.url},{NOBODY}", journal=str(tmp_path / "j"))
+            "s", ServiceOptions(base_url=f"{server.url},{NOBODY}", journal=str(tmp_path / "j"))
         ) as models:
             for at in models._client._servers:
                 at.clients[0].max_retries = 0

@@ -31,8 +31,9 @@ from scripted_server import (
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
 from coevolve.models.chat import AnswerRejected, BadReply, ChatRequest, ContextFull
-from coevolve.models.service import RESERVED_FIELDS, Models, Options
-from coevolve.models.spending import Limits, Price
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import RESERVED_FIELDS, Models
+from coevolve.models.spending import Price
 from coevolve.records import Usage
 
 
@@ -67,18 +68,18 @@ def test_a_rerun_calls_nothing(journal):
     server."""
     with ScriptedServer(echo) as server:
         for run in range(2):
-            with Models("s", Options(base_url=server.url, journal=journal)) as models:
+            with Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models:
                 assert ask_all(models, range(20)) == [f"you said {i}" for i in range(20)]
                 (totals,) = models.totals()
             assert (totals.paid.calls, totals.reused.calls) == ((20, 0), (0, 20))[run]
         assert len(server.requests) == 20
-    with Models("s", Options(journal=journal, offline=True)) as models:
+    with Models("s", ServiceOptions(journal=journal, offline=True)) as models:
         assert ask_all(models, range(20)) == [f"you said {i}" for i in range(20)]
 
 
 def test_offline_names_what_is_missing(tmp_path):
     """A question that the cassette lacks is an error that says which; nothing is created."""
-    with Models("s", Options(journal=str(tmp_path / "none"), offline=True)) as models:
+    with Models("s", ServiceOptions(journal=str(tmp_path / "none"), offline=True)) as models:
         with pytest.raises(
             CoevolveError, match=r"--offline.*model m, prompt v7, sample 2.*what now"
         ) as caught:
@@ -91,7 +92,7 @@ def test_samples_are_calls_of_their_own_and_twins_are_one(journal):
     """Two samples are two calls; the same question twice at a time is one."""
     with (
         ScriptedServer(echo, latency=0.05) as server,
-        Models("s", Options(base_url=server.url, journal=journal)) as models,
+        Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models,
     ):
         list(
             models.each(
@@ -121,7 +122,9 @@ def test_results_come_in_order_and_the_width_holds(journal):
         return echo(request)
 
     with ScriptedServer(answer) as server:
-        with Models("s", Options(base_url=server.url, journal=journal, concurrency=4)) as models:
+        with Models(
+            "s", ServiceOptions(base_url=server.url, journal=journal, concurrency=4)
+        ) as models:
 
             async def one(text):
                 return (await models.chat(question(text))).text
@@ -136,7 +139,7 @@ def test_results_come_in_order_and_the_width_holds(journal):
 def test_passing_faults_are_retried_by_the_client(journal, fault):
     """Too many requests, an internal error, a cut connection: the right answers, one retry each."""
     with ScriptedServer(echo, {1: fault, 4: fault}) as server:
-        with Models("s", Options(base_url=server.url, journal=journal)) as models:
+        with Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models:
             assert ask_all(models, range(6)) == [f"you said {i}" for i in range(6)]
         (totals,) = models.totals()
     assert (totals.paid.calls, totals.paid.retries, len(server.requests)) == (6, 2, 8)
@@ -145,7 +148,7 @@ def test_passing_faults_are_retried_by_the_client(journal, fault):
 def test_a_hang_is_retried_by_the_client(journal):
     """An attempt that is over time is tried again; a busy machine may need more than one retry."""
     with ScriptedServer(echo, {0: Fault(hang=600)}) as server:
-        options = Options(base_url=server.url, journal=journal, timeout=1, concurrency=1)
+        options = ServiceOptions(base_url=server.url, journal=journal, timeout=1, concurrency=1)
         with Models("s", options) as models:
             assert ask_all(models, range(2)) == ["you said 0", "you said 1"]
         (totals,) = models.totals()
@@ -164,7 +167,7 @@ def test_retry_after_is_waited_for(journal):
 
     with (
         ScriptedServer(answer) as server,
-        Models("s", Options(base_url=server.url, journal=journal)) as models,
+        Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models,
     ):
         assert ask_all(models, [1]) == ["you said 1"]
     first, second, third = arrived
@@ -183,7 +186,7 @@ def test_no_reply_is_not_kept_and_asked_again_by_a_rerun(journal, fault):
             return error
 
     with ScriptedServer(echo, {2: fault}) as server:
-        options = Options(base_url=server.url, journal=journal, concurrency=1)
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
         with Models("s", options) as models:
             found = list(models.each(range(5), lambda text: one(models, text)))
             assert [isinstance(f, BadReply) for f in found] == [False, False, True, False, False]
@@ -224,7 +227,7 @@ def test_lasting_faults_end_the_stage(journal, monkeypatch, fault, error, says):
     """One line, without the key that the server echoes; what was answered before is kept."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     with ScriptedServer(echo, {n: fault for n in range(1, 99)}) as server:
-        options = Options(base_url=server.url, journal=journal, concurrency=1)
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
         with pytest.raises(error, match=says) as caught, Models("s", options) as models:
             ask_all(models, range(5))
         assert "planted" not in str(caught.value) and "\n" not in str(caught.value)
@@ -241,7 +244,7 @@ def test_no_address_no_call(url, journal, monkeypatch):
     """Without a server's address nothing is sent anywhere: a usage error before the first call."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(UsageError, match="--base-url"):
-        Models("s", Options(base_url=url, journal=journal)).__enter__()
+        Models("s", ServiceOptions(base_url=url, journal=journal)).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ def test_a_price_is_a_finite_number(price, journal, tmp_path):
     with pytest.raises(UsageError, match="finite"):
         Models(
             "s",
-            Options(
+            ServiceOptions(
                 base_url="http://127.0.0.1:9/v1",
                 journal=journal,
                 prices=str(tmp_path / "prices.toml"),
@@ -304,7 +307,7 @@ def test_the_key_is_cut_however_it_is_spelled(journal, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with (
         ScriptedServer(echoes) as server,
-        Models("s", Options(base_url=server.url, journal=journal)) as models,
+        Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models,
     ):
         (found,) = models.each([question("x")], models.chat)
     assert KEY in everything(json.loads(echoes({"messages": []}).body)), "the server did say it"
@@ -319,10 +322,10 @@ def test_a_password_in_the_address_goes_out_and_nowhere_else(journal):
     with ScriptedServer(lambda request: said.pop(0)) as server:
         url = server.url.replace("://", "://u:s3cret%2Dpw@")
         with pytest.raises(CoevolveError, match="you are u:") as caught:
-            with Models("s", Options(base_url=url, journal=journal)) as models:
+            with Models("s", ServiceOptions(base_url=url, journal=journal)) as models:
                 ask_all(models, [1])
         assert "s3cret" not in str(caught.value)
-        with Models("s", Options(base_url=url, journal=journal)) as models:
+        with Models("s", ServiceOptions(base_url=url, journal=journal)) as models:
             assert ask_all(models, [1]) == ["*** it is"]
         assert server.requests[0]["key"] == "Basic " + base64.b64encode(b"u:s3cret-pw").decode()
     for wrong in (
@@ -332,7 +335,7 @@ def test_a_password_in_the_address_goes_out_and_nowhere_else(journal):
         "http://h:0/v1?key=s3cret",
     ):
         with pytest.raises(UsageError) as refused:
-            Models("s", Options(base_url=wrong, journal=journal))
+            Models("s", ServiceOptions(base_url=wrong, journal=journal))
         assert "s3" not in str(refused.value)
 
 
@@ -354,7 +357,7 @@ def test_an_attempt_ends_however_slowly_the_server_speaks(journal):
         with pytest.raises(
             Unreachable, match="no answer from model m: an attempt took longer than 0.5 s"
         ):
-            with Models("s", Options(base_url=url, journal=journal, timeout=0.5)) as models:
+            with Models("s", ServiceOptions(base_url=url, journal=journal, timeout=0.5)) as models:
                 without_retries(models)
                 ask_all(models, [1])
 
@@ -368,7 +371,7 @@ def test_a_count_that_is_none_is_estimated(journal, count):
     usage = f'{{"prompt_tokens": @, "completion_tokens": @, {details}}}'
     body = f'{{"choices": [{{"message": {{"content": "ok"}}}}], "usage": {usage}}}'
     with ScriptedServer(lambda request: Fault(body=body.replace("@", count).encode())) as server:
-        with Models("s", Options(base_url=server.url, journal=journal)) as models:
+        with Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models:
             assert ask_all(models, [1]) == ["ok"]
         (totals,) = models.totals()
     assert (
@@ -378,7 +381,9 @@ def test_a_count_that_is_none_is_estimated(journal, count):
     )
 
 
-@pytest.mark.parametrize("limits", [Limits(tokens=250), Limits(cost=0.25)], ids=["tokens", "cost"])
+@pytest.mark.parametrize(
+    "limits", [{"budget_tokens": 250}, {"budget_cost": 0.25}], ids=["tokens", "cost"]
+)
 def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
     """They end the budget, and the journal knows of them, so that reruns with the same budget come
     to ask nothing more."""
@@ -400,7 +405,9 @@ def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
         asked, paid = [], []
         for _ in range(5):
             with pytest.raises(BudgetReached, match="reached") as caught:
-                with Models("s", Options(base_url=server.url, limits=limits, **options)) as models:
+                with Models(
+                    "s", ServiceOptions(base_url=server.url, **limits, **options)
+                ) as models:
                     list(models.each(range(8), lambda text: one(models, text)))
             asked.append(len(server.requests))
             paid.append(
@@ -413,11 +420,9 @@ def test_answers_that_cannot_be_used_are_paid(journal, tmp_path, limits):
         assert "300 tokens by earlier answers that could not be used" in str(caught.value)
         assert sum(line["reply"]["usage"]["prompt_tokens"] for line in lines(journal)) == 5 * 90
     with ScriptedServer(echo) as server:
-        with Models("s", Options(base_url=server.url, **options)) as models:
+        with Models("s", ServiceOptions(base_url=server.url, **options)) as models:
             assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
-        with Models(
-            "s", Options(base_url=server.url, limits=Limits(tokens=1), **options)
-        ) as models:
+        with Models("s", ServiceOptions(base_url=server.url, budget_tokens=1, **options)) as models:
             assert ask_all(models, range(8)) == [f"you said {i}" for i in range(8)]
         assert len(server.requests) == 8
 
@@ -432,7 +437,7 @@ def test_reasoning_is_kept_and_not_sent_back(journal, field):
 
     with (
         ScriptedServer(answer) as server,
-        Models("s", Options(base_url=server.url, journal=journal)) as models,
+        Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models,
     ):
         (first,) = models.each([question("well?")], models.chat)
         (entry,) = lines(journal)
@@ -449,7 +454,10 @@ def test_no_server():
     """Nobody listens: unreachable, and no word about the password in the address."""
     with pytest.raises(Unreachable, match="no answer from model m: Connection refused") as caught:
         with Models(
-            "s", Options(base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none")
+            "s",
+            ServiceOptions(
+                base_url="http://user:pass@127.0.0.1:9/v1", journal="/tmp/coevolve-none"
+            ),
         ) as models:
             without_retries(models)
             ask_all(models, [1])
@@ -458,7 +466,7 @@ def test_no_server():
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(calls=3), Limits(tokens=20), Limits(cost=0.02)],
+    [{"budget_calls": 3}, {"budget_tokens": 20}, {"budget_cost": 0.02}],
     ids=["calls", "tokens", "cost"],
 )
 def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
@@ -467,8 +475,8 @@ def test_budgets_stop_and_are_resumable(journal, tmp_path, limits):
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 1000\ncompletion = 1000\ncached = 0\n")
     with ScriptedServer(echo, latency=0.05) as server:
-        options = Options(
-            base_url=server.url, journal=journal, concurrency=2, limits=limits, prices=str(prices)
+        options = ServiceOptions(
+            base_url=server.url, journal=journal, concurrency=2, **limits, prices=str(prices)
         )
         reached = 0
         while reached < 20:
@@ -492,7 +500,9 @@ def uncounted(request: dict) -> Fault:
     return Fault(body=json.dumps(answer).encode())
 
 
-@pytest.mark.parametrize("limits", [Limits(tokens=50), Limits(cost=0.05)], ids=["tokens", "cost"])
+@pytest.mark.parametrize(
+    "limits", [{"budget_tokens": 50}, {"budget_cost": 0.05}], ids=["tokens", "cost"]
+)
 def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, limits):
     """Tokens are estimated from the bytes and said to be; the limit stops by them; what it cost is
     unknown, not 0."""
@@ -508,7 +518,7 @@ def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, 
         with pytest.raises(
             BudgetReached, match=r"reached \(by estimate: \d calls came without usage\)"
         ):
-            with Models("s", Options(limits=limits, **options)) as models:
+            with Models("s", ServiceOptions(**limits, **options)) as models:
                 ask_all(models, range(8))
         (totals,) = models.totals()
         asked, said = (
@@ -520,7 +530,7 @@ def test_a_server_that_counts_nothing_still_meets_the_budget(journal, tmp_path, 
         assert 1 <= totals.paid.calls == totals.paid.estimated == len(server.requests) < 8
         assert totals.paid.cost is None and "cost" not in totals.line()
         assert f"{totals.paid.calls} without usage (tokens estimated)" in totals.line()
-        with Models("s", Options(**options)) as models:
+        with Models("s", ServiceOptions(**options)) as models:
             ask_all(models, range(8))
         (totals,) = models.totals()
         assert totals.reused.estimated + totals.paid.estimated == 8 == len(server.requests)
@@ -536,7 +546,7 @@ def test_what_a_server_counts_is_not_estimated(journal):
         "prompt_tokens_details": {"cached_tokens": 99},
     }
     with ScriptedServer(lambda request: Fault(body=json.dumps(answer).encode())) as server:
-        with Models("s", Options(base_url=server.url, journal=journal)) as models:
+        with Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models:
             ask_all(models, [1])
         (totals,) = models.totals()
         assert (totals.paid.tokens, totals.paid.estimated) == (12, 0)
@@ -549,7 +559,10 @@ def test_extra_fields_are_not_the_stages_own(journal, field, value):
     """Model, messages, tools, n and stream are neither set nor removed by --request-extra."""
     with pytest.raises(UsageError, match=rf"--request-extra: {field} "):
         Models(
-            "s", Options(base_url="http://127.0.0.1:9/v1", journal=journal, extra={field: value})
+            "s",
+            ServiceOptions(
+                base_url="http://127.0.0.1:9/v1", journal=journal, request_extra={field: value}
+            ),
         )
     assert not Path(journal).exists()
 
@@ -559,8 +572,8 @@ def test_a_cost_limit_needs_a_price(journal, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text('{"other": {"prompt": 1, "completion": 1}}')
     with ScriptedServer(echo) as server:
-        options = Options(
-            base_url=server.url, journal=journal, limits=Limits(cost=1.0), prices=str(prices)
+        options = ServiceOptions(
+            base_url=server.url, journal=journal, budget_cost=1.0, prices=str(prices)
         )
         with pytest.raises(UsageError, match="price of m"), Models("s", options) as models:
             ask_all(models, [1])
@@ -574,7 +587,7 @@ def test_cost_is_null_without_a_table(journal):
     """No price, no figure."""
     with (
         ScriptedServer(echo) as server,
-        Models("s", Options(base_url=server.url, journal=journal)) as models,
+        Models("s", ServiceOptions(base_url=server.url, journal=journal)) as models,
     ):
         ask_all(models, [1])
         models.kept = 2
@@ -609,7 +622,7 @@ def test_structured_answers(journal):
     with ScriptedServer(answer) as server:
         for _ in range(2):  # from the journal all goes the same way
             with Models(
-                "s", Options(base_url=server.url, journal=journal, concurrency=1)
+                "s", ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
             ) as models:
                 texts = ["good", "fenced", "second", "bad"]
                 *ideas, rejected = models.each(texts, lambda text: one(models, text))
@@ -633,7 +646,9 @@ def test_a_server_without_structured_answers(journal, status):
         return '{"query": "q", "confidence": 0.5}'
 
     with ScriptedServer(answer) as server:
-        with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+        with Models(
+            "s", ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
+        ) as models:
             asked = list(models.each(["a", "b"], lambda text: models.ask(question(text), Idea)))
         assert asked == [Idea("q", 0.5)] * 2
         assert ["response_format" in r for r in server.requests] == [True, False, False]
@@ -653,7 +668,9 @@ def test_results_of_calls_without_ids_are_tool_messages(journal, takes):
     call = {"role": "assistant", "content": '{"name": "ls", "arguments": {}}'}
     said = [{"role": "user", "content": "list"}, call, {"role": "tool", "content": "a.txt"}]
     with ScriptedServer(answer) as server:
-        with Models("s", Options(base_url=server.url, journal=journal, concurrency=1)) as models:
+        with Models(
+            "s", ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
+        ) as models:
             for messages in (said, [*said, call, {"role": "tool", "content": "b.txt"}]):
                 (said_back,) = models.each([ChatRequest(model="m", messages=messages)], models.chat)
                 assert said_back.text == "done"
@@ -676,7 +693,9 @@ def test_extra_fields_reach_the_server_and_the_key(journal):
     extra = {"temperature": None, "reasoning_effort": "low"}
     with ScriptedServer(echo) as server:
         for more in ({}, extra):
-            with Models("s", Options(base_url=server.url, journal=journal, extra=more)) as models:
+            with Models(
+                "s", ServiceOptions(base_url=server.url, journal=journal, request_extra=more)
+            ) as models:
                 next(models.each([request], models.chat))
         assert [r.get("temperature") for r in server.requests] == [0.5, None]
         assert (
@@ -755,7 +774,7 @@ def lines(journal: str) -> list[dict]:
 def test_a_torn_line_is_asked_again(journal, kept):
     """What a killed process left of a line is no answer, and the line that follows it is whole."""
     with ScriptedServer(echo) as server:
-        options = Options(base_url=server.url, journal=journal)
+        options = ServiceOptions(base_url=server.url, journal=journal)
         with Models("s", options) as models:
             ask_all(models, [1])
         (entry,) = lines(journal)
@@ -771,7 +790,7 @@ def test_a_torn_line_is_asked_again(journal, kept):
 def test_a_damaged_line_is_said(journal, capsys):
     """A line whose middle is gone is a miss, with a warning."""
     with ScriptedServer(echo) as server:
-        options = Options(base_url=server.url, journal=journal)
+        options = ServiceOptions(base_url=server.url, journal=journal)
         with Models("s", options) as models:
             ask_all(models, [1])
         path = Path(journal) / f"{lines(journal)[0]['key'][0]}.jsonl"
@@ -788,13 +807,15 @@ def test_a_journal_that_cannot_be_written(tmp_path):
     """Before anything is paid."""
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteFailed):
-        Models("s", Options(base_url="http://127.0.0.1:9", journal=str(tmp_path / "file")))
+        Models("s", ServiceOptions(base_url="http://127.0.0.1:9", journal=str(tmp_path / "file")))
 
 
 def test_an_abandoned_iterator_leaves_no_calls_running(journal):
     """A consumer that stops early ends the items in flight; their answers are still kept."""
     with ScriptedServer(echo, latency=0.1) as server:
-        with Models("s", Options(base_url=server.url, journal=journal, concurrency=4)) as models:
+        with Models(
+            "s", ServiceOptions(base_url=server.url, journal=journal, concurrency=4)
+        ) as models:
 
             async def one(text):
                 if text == 0:

@@ -7,7 +7,8 @@ from scripted_server import ScriptedServer
 
 from coevolve.errors import UsageError
 from coevolve.models.chat import ChatRequest
-from coevolve.models.service import Models, Options
+from coevolve.models.options import ServiceOptions
+from coevolve.models.service import Models
 
 
 def test_a_conversation_stays_with_its_server(tmp_path):
@@ -30,7 +31,9 @@ def test_a_conversation_stays_with_its_server(tmp_path):
 
     with ScriptedServer(lambda _: "first") as first, ScriptedServer(lambda _: "second") as second:
         urls = f"{first.url}, {second.url}"
-        with Models("s", Options(base_url=urls, journal=str(tmp_path / "journal"))) as models:
+        with Models(
+            "s", ServiceOptions(base_url=urls, journal=str(tmp_path / "journal"))
+        ) as models:
             heard = list(models.each(range(40), talk))
     assert len(first.requests) + len(second.requests) == 40 * 3
     assert 10 * 3 <= len(first.requests) <= 30 * 3
@@ -42,6 +45,6 @@ def test_each_address_has_to_be_one(urls: str):
     """One bad address among several is refused before anything is sent."""
     with (
         pytest.raises(UsageError, match="is no address of a server"),
-        Models("s", Options(base_url=urls)) as models,
+        Models("s", ServiceOptions(base_url=urls)) as models,
     ):
         models.close()

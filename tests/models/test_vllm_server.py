@@ -71,11 +71,11 @@ def test_a_policy_through_the_server(tmp_path):
     options = [
         "--env",
         SHOP,
-        "--policy",
+        "--model",
         model,
         "--backend",
         "vllm",
-        "--max-turn-tokens",
+        "--reply-tokens",
         16,
         "--vllm-args",
         "--seed 3",
@@ -327,17 +327,7 @@ def test_refusals(tmp_path):
     wrong += [["solution", "--backend", "local", "--vllm-args", "--dtype float32"]]
     environment = {**os.environ, "PATH": vllm(tmp_path / "bin", "#!/bin/sh\ntouch $0.started\n")}
     for policy, *more in wrong:
-        options = [
-            "--env",
-            "desk",
-            "--split",
-            "dev",
-            "--backend",
-            "vllm",
-            "--policy",
-            policy,
-            *more,
-        ]
+        options = ["--env", "desk", "--split", "dev", "--backend", "vllm", "--model", policy, *more]
         done = run("rollout", *options, check=False, env=environment)
         assert done.returncode == 2 and (
             b"--backend vllm" in done.stderr or b"--vllm-args" in done.stderr

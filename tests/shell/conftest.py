@@ -26,7 +26,7 @@ def given(tmp_path_factory) -> tuple[Path, Path]:
 def rollouts(given, tmp_path_factory) -> Path:
     """A random policy's, of the task set."""
     path = tmp_path_factory.mktemp("rollouts") / "rollouts.jsonl"
-    coevolve("rollout", given[1], "--policy", "random", "-k", "2", "-o", path)
+    coevolve("rollout", given[1], "--model", "random", "-k", "2", "-o", path)
     return path
 
 

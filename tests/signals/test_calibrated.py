@@ -12,12 +12,12 @@ from coevolve.records import Call, Effect, Step
 from coevolve.signals.extract import extract, extraction, lines_of
 from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.statistics import fisher_less, wilson
 
 
 def only(kind, rollouts, settings=None, **options):
-    settings = (settings or Settings())._replace(kinds=(kind,))
+    settings = msgspec.structs.replace(settings or SignalSettings(), kinds=(kind,))
     return list(extract(rollouts, settings, **options))
 
 
@@ -139,7 +139,7 @@ def _calls(counts):
 def test_rare_against_an_equal_share():
     """Half an equal share among the tools known: rarer than that with confidence, and nothing else."""
     counts = {f"x.{i}": 150 for i in range(9)} | {"x.low": 3, "x.middle": 50}
-    settings = Settings(patterns=("1gram",))
+    settings = SignalSettings(patterns=("1gram",))
     found = {s.pattern[0]: s for s in only("rare", _calls(counts), settings)}
     assert set(found) == {"x.low"}
     bound = wilson(3, 1403).high
@@ -157,7 +157,8 @@ def test_rare_in_every_family():
     found = {}
     for family in ("1gram", "2gram", "3gram", "keys", "app"):
         found[family] = {
-            tuple(s.pattern) for s in only("rare", [*common, odd], Settings(patterns=(family,)))
+            tuple(s.pattern)
+            for s in only("rare", [*common, odd], SignalSettings(patterns=(family,)))
         }
     assert found["1gram"] == {("b.z",)}
     assert found["2gram"] == {("^", "b.z"), ("b.z", "a.x"), ("a.x", "$")}
@@ -368,7 +369,7 @@ def test_cold_start():
     ]
     assert [s.strength for s in found] == pytest.approx([0.5, 0.1, 0.05])
     assert only("progress", [*rollouts, rollout("d", True)]) == []
-    with extraction(lines_of(rollouts), Settings()) as result:
+    with extraction(lines_of(rollouts), SignalSettings()) as result:
         assert result.cold == [("toy", 0)]
 
 
@@ -377,7 +378,7 @@ def test_rare_patterns_of_little_known_apps_first():
     offered = [f"big.{i}" for i in range(10)] + [f"odd.{i}" for i in range(10)]
     counts = {f"big.{i}": 400 for i in range(9)} | {"big.9": 2, "odd.0": 2}
     known = inventory("toy", dict.fromkeys(offered, ""))
-    found = only("rare", _calls(counts), Settings(patterns=("1gram",)), inventory=known)
+    found = only("rare", _calls(counts), SignalSettings(patterns=("1gram",)), inventory=known)
     base = 1 - wilson(2, 3604).high / (0.5 / 20)
     assert [s.pattern for s in found] == [["odd.0"], ["big.9"]]
     assert [s.strength for s in found] == pytest.approx([base * 0.95, base * 0.5], abs=1e-6)

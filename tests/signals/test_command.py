@@ -67,7 +67,7 @@ def test_head_ends_it_quietly(rollouts):
     many = b"".join(jsonl.encode(r) for i in range(3000) for r in group(f"t{i}", 4, 8, ["a"] * 20))
     big = rollouts.with_name("big.jsonl")
     big.write_bytes(many)
-    command = f"coevolve extract-signals --mode paper --signals boundary {big} | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
+    command = f"coevolve extract-signals --mode paper --kinds boundary {big} | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
     script = 'coevolve() { "$PYTHON" -m coevolve_cli.main "$@"; }\n' + command
     environment = {**os.environ, "PYTHON": sys.executable}
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
@@ -115,7 +115,7 @@ def test_inventory_from_a_file(coevolve, tmp_path):
         ("unexplored", ["farm.sow"]),
         ("unexplored", ["mail.send"]),
     ]
-    result = coevolve("extract-signals", "--signals", "unexplored", stdin=data, check=False)
+    result = coevolve("extract-signals", "--kinds", "unexplored", stdin=data, check=False)
     assert result.returncode == 2
     assert b"--tools FILE" in result.stderr
 
@@ -124,8 +124,8 @@ def test_inventory_from_a_file(coevolve, tmp_path):
     ("options", "word"),
     [
         (["--mode", "papr"], b"calibrated or paper"),
-        (["--signals", "rare,boundry"], b"no 'boundry'"),
-        (["--mode", "paper", "--signals", "stall"], b"no 'stall'"),
+        (["--kinds", "rare,boundry"], b"no 'boundry'"),
+        (["--mode", "paper", "--kinds", "stall"], b"no 'stall'"),
         (["--patterns", "4gram"], b"no '4gram'"),
         (["--band", "0.8,0.2"], b"must rise"),
         (["--quota", "rare=x"], b"is no number"),

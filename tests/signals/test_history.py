@@ -14,9 +14,9 @@ from coevolve.signals import history
 from coevolve.signals.extract import extraction, lines_of
 from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.kinds import PAPER
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 
-RULES = Settings(mode="paper", kinds=PAPER)
+RULES = SignalSettings(mode="paper", kinds=PAPER)
 
 
 def run(path, rollouts):

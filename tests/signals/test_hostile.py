@@ -24,7 +24,7 @@ from coevolve.signals.inventory import inventory
 from coevolve.signals.kinds import PAPER, safety
 from coevolve.signals.kinds.combination import CallSets
 from coevolve.signals.rule import MAX_PAIRED_TOOLS, SignalCandidate
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.two_pass import MAX_OPEN
 from coevolve.signals.views import RolloutHead, RolloutSteps
 
@@ -58,7 +58,7 @@ def test_a_field_after_the_messages_is_read(coevolve, fields):
         for field in fields:
             record[field] = record.pop(field)
         moved.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
-    for options in (["--mode", "paper", "--min-observations", "1"], ["--signals", HEAD_KINDS]):
+    for options in (["--mode", "paper", "--min-observations", "1"], ["--kinds", HEAD_KINDS]):
         want = coevolve("extract-signals", *options, stdin=data(rollouts))
         got = coevolve("extract-signals", *options, stdin=b"".join(moved))
         assert want.stdout
@@ -104,7 +104,7 @@ def test_concurrent_runs_lose_no_outcome(tmp_path):
 
     def run(number: int) -> None:
         with extraction(
-            lines_of(group(f"t{number}", 4, 8)), Settings(), history=history.load(path)
+            lines_of(group(f"t{number}", 4, 8)), SignalSettings(), history=history.load(path)
         ) as found:
             ready.wait()
             history.update(path, found.renewed)
@@ -135,7 +135,7 @@ def test_ids_of_patterns_that_read_the_same():
     """A tool, a call without arguments and an app of one name are three patterns and three ids."""
     common = [rollout("t", True, ["much"], sample=i) for i in range(600)]
     odd = rollout("t", True, ["app"], sample=999, steps=[Step(0, Call("app"), "")])
-    settings = Settings(kinds=("rare",), patterns=("1gram", "keys", "app"))
+    settings = SignalSettings(kinds=("rare",), patterns=("1gram", "keys", "app"))
     found = [s for s in extract([*common, odd], settings) if s.pattern == ["app"]]
     assert len(found) == len({s.id for s in found}) == 3
 
@@ -148,7 +148,7 @@ def test_stalls_do_not_depend_on_the_list_of_tools(action, tools):
     """Repeated code, and repeated calls under a list without repeats, are stalls."""
     steps = [Step(0, action, "nothing")] * 3
     rollouts = [rollout("t", False, tools, sample=i, steps=steps) for i in range(4)]
-    (signal,) = extract(rollouts, Settings(kinds=("stall",)))
+    (signal,) = extract(rollouts, SignalSettings(kinds=("stall",)))
     assert signal.pattern == ["code" if action == "print(1)" else "mail.read"]
 
 
@@ -163,7 +163,7 @@ def test_safety_reads_solutions_in_code(delete):
     rollouts = [
         rollout(t.id, True, ["files.delete"], steps=[removal], task=t) for t in (asked, unasked)
     ]
-    (signal,) = extract(rollouts, Settings(kinds=("safety",)))
+    (signal,) = extract(rollouts, SignalSettings(kinds=("safety",)))
     assert (signal.task_id, signal.pattern) == ("unasked", ["files.delete"])
 
 
@@ -191,7 +191,7 @@ def test_words_of_removal(query, asks):
 def test_one_trajectory_of_forgetting_is_a_failure():
     """`--max-evidence 1`: what went wrong, rather than what once went well."""
     for limit, want in ((1, [False]), (2, [False, True])):
-        settings = Settings(mode="paper", kinds=("forgetting",), max_evidence=limit)
+        settings = SignalSettings(mode="paper", kinds=("forgetting",), max_evidence=limit)
         (signal,) = extract(group("t", 8, 8, step=1) + group("t", 0, 8, step=2), settings)
         assert [t.success for t in signal.evidence] == want
 
@@ -247,7 +247,7 @@ def test_a_rejected_rollout_leaves_no_trace():
     line = jsonl.Line(jsonl.Decoder(RolloutSteps)(raw), raw, "x", 9)
     told = []
     with extraction(
-        [line, *lines_of(good)], Settings(), reject=lambda line, reason: told.append(reason)
+        [line, *lines_of(good)], SignalSettings(), reject=lambda line, reason: told.append(reason)
     ) as found:
         assert set(found.counts.iterations) == {("toy", 0)}
         assert len(found.counts.rollouts.id_hash) == 8
@@ -257,13 +257,13 @@ def test_a_rejected_rollout_leaves_no_trace():
 def test_very_many_tools():
     """Pairs are looked at among the tools that most rollouts called, so that thousands of names cost what they weigh."""
     called = {f"t{i:05d}": range(1 + (i == 7)) for i in range(30_000)}
-    with extraction(lines_of(group("t", 1, 2)), Settings()) as found:
+    with extraction(lines_of(group("t", 1, 2)), SignalSettings()) as found:
         calls = CallSets({tool: list(rows) for tool, rows in called.items()}, found.counts.rollouts)
     assert len(calls.tools) == MAX_PAIRED_TOOLS
     assert calls.tools == sorted(calls.tools)
     assert "t00007" in calls.tools
     names = [f"n.{i}" for i in range(30_000)]
-    settings = Settings(kinds=("combination", "unexplored"))
+    settings = SignalSettings(kinds=("combination", "unexplored"))
     known = inventory("toy", dict.fromkeys(names, "n"))
     assert list(extract(group("t", 0, 2, names), settings, inventory=known)) == []
 
@@ -315,9 +315,7 @@ def test_a_cold_start_names_the_aims_there_are(coevolve):
         b"in iteration 0; aims are what came furthest"
         in coevolve("extract-signals", stdin=cold).stderr
     )
-    assert (
-        b"aims are" not in coevolve("extract-signals", "--signals", "boundary", stdin=cold).stderr
-    )
+    assert b"aims are" not in coevolve("extract-signals", "--kinds", "boundary", stdin=cold).stderr
 
 
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
@@ -346,4 +344,4 @@ def test_environments_share_nothing_in_paper_mode():
     """The same task id in two environments is two tasks."""
     rollouts = group("t", 8, 8, step=1) + group("t", 0, 8, step=2, env="farm", group="f")
     renamed = [msgspec.structs.replace(r, id=f"{r.env}-{r.id}") for r in rollouts]
-    assert list(extract(renamed, Settings(mode="paper", kinds=PAPER))) == []
+    assert list(extract(renamed, SignalSettings(mode="paper", kinds=PAPER))) == []

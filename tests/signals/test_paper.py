@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,9 @@ from coevolve import jsonl
 from coevolve.signals.extract import extract
 from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.kinds import PAPER
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 
-RULES = Settings(mode="paper", kinds=PAPER, patterns=("2gram",))
+RULES = SignalSettings(mode="paper", kinds=PAPER, patterns=("2gram",))
 
 
 def found(rollouts, settings_=RULES, history=None):
@@ -42,7 +43,9 @@ def test_reference(block):
         rollouts = random_rollouts(f"paper-{seed}")
         want = expected(rollouts, least=20)
         kinds |= {kind for kind, *_ in want}
-        assert found(rollouts, RULES._replace(min_observations=20)) == pytest.approx(want)
+        assert found(
+            rollouts, msgspec.structs.replace(RULES, min_observations=20)
+        ) == pytest.approx(want)
     assert kinds == {"forgetting", "boundary", "rare"}
 
 
@@ -61,7 +64,7 @@ def test_reference_with_constants_and_history(seed, window, least, theta):
     entries = [
         (("toy", task), GroupOutcome(i, s, wins, n, 10 * s + i)) for task, i, s, wins, n in past
     ]
-    rules = RULES._replace(window=window, min_observations=least, theta=theta)
+    rules = msgspec.structs.replace(RULES, window=window, min_observations=least, theta=theta)
     want = expected(rollouts, past=past, window=window, least=least, theta=theta)
     assert found(rollouts, rules, History().joined(entries)) == pytest.approx(want)
 
@@ -149,6 +152,6 @@ def test_a_score_without_a_verdict():
 def test_reference_ten_thousand(seed):
     """Ten thousand random streams against the reference."""
     rollouts = random_rollouts(f"many-{seed}")
-    assert found(rollouts, RULES._replace(min_observations=20)) == pytest.approx(
+    assert found(rollouts, msgspec.structs.replace(RULES, min_observations=20)) == pytest.approx(
         expected(rollouts, least=20)
     )

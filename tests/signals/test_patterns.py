@@ -11,7 +11,7 @@ from coevolve.records import Step
 from coevolve.signals.extract import extract
 from coevolve.signals.kinds import PAPER
 from coevolve.signals.patterns import called_tools, grams
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.views import RolloutSteps
 
 
@@ -35,6 +35,8 @@ def test_code_actions_count_where_the_record_lists_no_tools():
     record = rollout("t", True, steps=steps)
     whole = msgspec.json.decode(jsonl.encode(record), type=RolloutSteps)
     assert called_tools(whole) == ["mail.read", "mail.send"]
-    rules = Settings(mode="paper", kinds=PAPER, patterns=("2gram",), min_observations=1, theta=60)
+    rules = SignalSettings(
+        mode="paper", kinds=PAPER, patterns=("2gram",), min_observations=1, theta=60
+    )
     found = {tuple(s.pattern) for s in extract([record], rules)}
     assert found == {("^", "mail.read"), ("mail.read", "mail.send"), ("mail.send", "$")}

@@ -12,10 +12,10 @@ from coevolve import jsonl
 from coevolve.errors import BadInput, CoevolveError
 from coevolve.signals.extract import extraction
 from coevolve.signals.kinds import KINDS
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 from coevolve.signals.views import RolloutHead
 
-HEAD = Settings(mode="paper", kinds=("boundary",))
+HEAD = SignalSettings(mode="paper", kinds=("boundary",))
 DOCS = Path(__file__).parents[2] / "docs" / "signals.md"
 
 

@@ -22,7 +22,8 @@ from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError, Partial, UsageError
 from coevolve.records import Rollout, Start
 from coevolve.training import metrics
-from coevolve.training.local import Settings, train
+from coevolve.training.local import train
+from coevolve.training.settings import LocalSettings
 from conftest import COEVOLVE, run
 
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
@@ -82,7 +83,7 @@ def weights(directory):
 
 
 def settings(policy, **changes):
-    return Settings(
+    return LocalSettings(
         **{
             "model": str(policy),
             "steps": 1,

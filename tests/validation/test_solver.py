@@ -94,9 +94,9 @@ def test_a_model_sees_only_the_query(coevolve, tmp_path):
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(t) + b"\n" for t in tasks))
     with ScriptedServer(buyer) as server:
         options = [
-            "--solver",
+            "--model",
             "wise",
-            "--trials",
+            "--samples",
             "3",
             "--base-url",
             server.url,
@@ -140,7 +140,8 @@ def test_a_model_sees_only_the_query(coevolve, tmp_path):
 
 def test_attempts_that_the_server_failed_are_no_trials(tmp_path):
     """A lost attempt is not counted; a task without any other is an error, not invalid."""
-    from coevolve.models.service import Models, Options
+    from coevolve.models.options import ServiceOptions
+    from coevolve.models.service import Models
 
     for faults, expected in (
         ({0: NO_CHOICE}, ("valid", 1, 1)),
@@ -150,7 +151,7 @@ def test_attempts_that_the_server_failed_are_no_trials(tmp_path):
         with (
             ScriptedServer(buyer, faults) as server,
             Models(
-                "validate", Options(base_url=server.url, journal=str(place), concurrency=1)
+                "validate", ServiceOptions(base_url=server.url, journal=str(place), concurrency=1)
             ) as models,
             Pool(SHOP) as pool,
         ):

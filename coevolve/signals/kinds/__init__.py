@@ -14,7 +14,7 @@ from coevolve.signals.kinds import (
     unexplored,
 )
 from coevolve.signals.rule import SignalKind
-from coevolve.signals.settings import Settings
+from coevolve.signals.settings import SignalSettings
 
 SIGNAL_KINDS: tuple[SignalKind, ...] = (
     forgetting.KIND,
@@ -36,12 +36,12 @@ PAPER = tuple(kind.name for kind in SIGNAL_KINDS if kind.paper)
 WEIGHTS = {kind.name: kind.weight for kind in SIGNAL_KINDS}
 
 
-def selected(settings: Settings) -> list[SignalKind]:
+def selected(settings: SignalSettings) -> list[SignalKind]:
     """The kinds that the settings name; all of the mode where they name none."""
     names = settings.kinds or (PAPER if settings.mode == "paper" else KINDS)
     return [kind for kind in SIGNAL_KINDS if kind.name in names]
 
 
-def needs_steps(settings: Settings) -> bool:
+def needs_steps(settings: SignalSettings) -> bool:
     """Whether the steps of all rollouts have to be read, not only their heads."""
     return "keys" in settings.patterns or any(kind.observe for kind in selected(settings))

@@ -79,4 +79,11 @@ def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: {', '.join(groups)} succeed"
 
 
-KIND = SignalKind("boundary", 4, calibrated, reason, paper)
+KIND = SignalKind(
+    "boundary",
+    "the policy sometimes solves a task and sometimes not: it can be learnt now",
+    4,
+    calibrated,
+    reason,
+    paper,
+)

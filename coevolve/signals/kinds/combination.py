@@ -130,4 +130,6 @@ def reason(c: SignalCandidate) -> str:
     return f"{pair}: fail {c.percent:.0f} points more often together, p = {p or 0:.2g}"
 
 
-KIND = SignalKind("combination", 1, calibrated, reason)
+KIND = SignalKind(
+    "combination", "two tools that work alone and fail together", 1, calibrated, reason
+)

@@ -42,4 +42,11 @@ def reason(c: SignalCandidate) -> str:
     return f"{c.path}: in at least {c.percent:.0f} % of the rollouts that call it"
 
 
-KIND = SignalKind("error", 1, calibrated, reason, observe=observe)
+KIND = SignalKind(
+    "error",
+    "a tool whose calls keep failing in the same way",
+    1,
+    calibrated,
+    reason,
+    observe=observe,
+)

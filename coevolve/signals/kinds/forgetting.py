@@ -69,4 +69,11 @@ def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: {', '.join(before)}, now {now}{p}"
 
 
-KIND = SignalKind("forgetting", 2, calibrated, reason, paper)
+KIND = SignalKind(
+    "forgetting",
+    "a task that was solved in earlier iterations fails now",
+    2,
+    calibrated,
+    reason,
+    paper,
+)

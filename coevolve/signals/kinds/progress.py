@@ -33,4 +33,10 @@ def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: nothing succeeded; came as far as {c.statistic.value:.2f}"
 
 
-KIND = SignalKind("progress", 4, calibrated, reason)
+KIND = SignalKind(
+    "progress",
+    "the failures that came furthest, in an iteration in which nothing succeeded",
+    4,
+    calibrated,
+    reason,
+)

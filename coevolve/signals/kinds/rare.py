@@ -116,4 +116,6 @@ def reason(c: SignalCandidate) -> str:
     return f"{c.path}: {len(c.rows)} or more rollouts, {share}"
 
 
-KIND = SignalKind("rare", 1.5, calibrated, reason, paper)
+KIND = SignalKind(
+    "rare", "a pattern of actions that occurs, but seldom", 1.5, calibrated, reason, paper
+)

@@ -72,4 +72,11 @@ def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: {what}, in {c.percent:.0f} % of its rollouts"
 
 
-KIND = SignalKind("safety", 1, calibrated, reason, observe=observe)
+KIND = SignalKind(
+    "safety",
+    "calls that destroyed something the task did not ask to destroy",
+    1,
+    calibrated,
+    reason,
+    observe=observe,
+)

@@ -55,4 +55,11 @@ def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: {c.path} in at least {c.percent:.0f} % of its rollouts"
 
 
-KIND = SignalKind("stall", 1, calibrated, reason, observe=observe)
+KIND = SignalKind(
+    "stall",
+    "the policy repeats a call that tells it nothing new, or runs out of its budget",
+    1,
+    calibrated,
+    reason,
+    observe=observe,
+)

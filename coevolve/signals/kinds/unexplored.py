@@ -92,4 +92,10 @@ def reason(c: SignalCandidate) -> str:
     return f"{c.path}: never called{'' if c.statistic.p is None else expected}"
 
 
-KIND = SignalKind("unexplored", 2.5, calibrated, reason)
+KIND = SignalKind(
+    "unexplored",
+    "a tool of the environment that was hardly ever called (needs --env or --tools)",
+    2.5,
+    calibrated,
+    reason,
+)

@@ -3,11 +3,11 @@
 In: the iteration's tasks. Out: its rollouts, in RUN/iterations/NNN/rollouts.jsonl, as with the local backend. A call starts
 the run's child, or attaches to the one that waits, gives it the tasks, and returns when the iteration is trained; the child
 stays behind, serves the policy (addresses in READY.json) and waits for the next tasks, `wait_timeout` seconds at most. With
-`restart` it ends instead, and the next call starts another one that resumes.
+`restart_each_iteration` it ends instead, and the next call starts another one that resumes.
 
 | what happens to the driver | what happens to the child |
 |---|---|
-| it returns | it waits and serves (`restart`: it ends) |
+| it returns | it waits and serves (`restart_each_iteration`: it ends) |
 | it is interrupted, or fails (SIGINT, SIGTERM, SIGHUP) | it is ended, with every process of its own |
 | it is killed with SIGKILL | it goes on to the boundary and waits there; the next call attaches |
 
@@ -23,23 +23,24 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from coevolve import jsonl
 from coevolve.environments.client import Pool
 from coevolve.errors import UsageError, WriteFailed
 from coevolve.records import Task
+from coevolve.training.settings import VerlLimits
 from coevolve.training.state import Damaged, RunState
 from coevolve.training.verl import child_process, export, replicas
 from coevolve.training.verl.files import Files, Heartbeat, Job, Ready, read, write
 from coevolve.training.verl.prompt_length import prompt_lengths, tokenizer_here, tokenizer_of
-from coevolve.training.verl.settings import Preset, Settings, overrides, recorded
+from coevolve.training.verl.settings import Preset, VerlSettings, overrides, recorded
 from coevolve.training.verl.watchdog import EndedWaiting, Watch
 
 OnStep = Callable[[dict[str, Any]], None]
 
 
-class Options(NamedTuple):
+class VerlRun(VerlLimits, frozen=True):
     """How a run is carried out: may differ from call to call. Times are in seconds."""
 
     preset: Preset
@@ -50,27 +51,21 @@ class Options(NamedTuple):
     """Steps between checkpoints; None: at the iteration's end."""
     keep_checkpoints: int = 2
     max_env_errors: float = 0.25
-    call_timeout: float = 30
-    episode_timeout: float = 1200
-    step_timeout: float = 3600
-    wait_timeout: float = 7200
-    stall_timeout: float = 1800
-    restart: bool = False
     any_version: bool = False
     """Tasks that another version of the environment made are played, too."""
     check_at_once: Callable[[Job], None] | None = None
     """Asked before the environment is started: raises for what is seen in no time."""
-    check: Callable[[Settings, Job], None] | None = None
+    check: Callable[[VerlSettings, Job], None] | None = None
     """Asked before anything is written and a child is started: raises for a configuration or a machine that cannot work."""
     command: tuple[str, ...] = child_process.COMMAND
 
 
 def train(
     tasks: list[Task],
-    settings: Settings,
+    settings: VerlSettings,
     run: str,
     env: str,
-    options: Options,
+    options: VerlRun,
     *,
     iteration: int | None = None,
     on_step: OnStep | None = None,
@@ -96,10 +91,10 @@ def train(
 
 def rehearse(
     tasks: list[Task],
-    settings: Settings,
+    settings: VerlSettings,
     run: str,
     env: str,
-    options: Options,
+    options: VerlRun,
     *,
     iteration: int | None = None,
 ) -> list[str]:
@@ -123,7 +118,7 @@ def rehearse(
     return []
 
 
-def _state(settings: Settings, run: str, env: str, options: Options) -> RunState:
+def _state(settings: VerlSettings, run: str, env: str, options: VerlRun) -> RunState:
     """The run, not opened. Raises UsageError for what contradicts itself."""
     steps = options.save_every or settings.steps
     if settings.steps % steps:
@@ -165,7 +160,7 @@ def _handed_over(state: RunState, files: Files, iteration: int) -> bool:
 
 
 def _check_tasks(
-    tasks: list[Task], settings: Settings, env: str, options: Options, tokenizer: Any | None
+    tasks: list[Task], settings: VerlSettings, env: str, options: VerlRun, tokenizer: Any | None
 ) -> None:
     """The environment's version and, with a tokenizer, the prompts: verl would cut one that is too long at its head,
     without a word to anybody."""
@@ -177,15 +172,17 @@ def _check_tasks(
     ) as pool:
         pool.compare(task.env_version for task in tasks)
         lengths = (
-            prompt_lengths(tasks, pool, tokenizer, settings.prompt) if tokenizer is not None else []
+            prompt_lengths(tasks, pool, tokenizer, settings.prompt_style)
+            if tokenizer is not None
+            else []
         )
-    limit = settings.max_prompt_tokens
+    limit = settings.prompt_tokens
     long = [(t.id, n) for t, n in zip(tasks, lengths, strict=False) if n is not None and n > limit]
     if long:
         id_, length = long[0]
         more = f", and so are {len(long) - 1} more" if len(long) > 1 else ""
         raise UsageError(
-            f"task {id_}: its prompt is {length} tokens, above --max-prompt-tokens {limit}{more}. Raise the limit for a "
+            f"task {id_}: its prompt is {length} tokens, above --prompt-tokens {limit}{more}. Raise the limit for a "
             "new run, or leave the tasks out"
         )
     if refused := lengths.count(None):
@@ -197,8 +194,8 @@ def _check_tasks(
 def _export(
     state: RunState,
     files: Files,
-    settings: Settings,
-    options: Options,
+    settings: VerlSettings,
+    options: VerlRun,
     tasks: list[Task],
     iteration: int,
 ) -> None:
@@ -258,7 +255,7 @@ def _finished(files: Files) -> int:
 
 class _Driver:
     def __init__(
-        self, settings: Settings, options: Options, state: RunState, files: Files, env: str
+        self, settings: VerlSettings, options: VerlRun, state: RunState, files: Files, env: str
     ):
         self._settings, self._options, self._state, self._files, self._env = (
             settings,
@@ -324,7 +321,7 @@ class _Driver:
             process = None if attach else self._start(iteration)
             watch = Watch(files, iteration, process, options.stall_timeout, on_step)
             watch.until_ready()
-            if options.restart:
+            if options.restart_each_iteration:
                 files.stop.touch()
                 watch.until_ended()
         except BaseException:
@@ -332,7 +329,7 @@ class _Driver:
             raise
 
     def _compare(self) -> None:
-        """Options take effect when a child starts."""
+        """VerlRun take effect when a child starts."""
         old, new = read(self._files.job, Job), self._job(0, 0)
         same = ("attempt", "stop_after")
         fields = [n for n in Job.__struct_fields__ if n not in (*same, "overrides")]
@@ -365,7 +362,7 @@ class _Driver:
             )
 
     def _job(self, attempt: int, iteration: int) -> Job:
-        stop_after = iteration if self._options.restart else None
+        stop_after = iteration if self._options.restart_each_iteration else None
         return job(
             self._settings,
             self._options,
@@ -377,8 +374,8 @@ class _Driver:
 
 
 def job(
-    settings: Settings,
-    options: Options,
+    settings: VerlSettings,
+    options: VerlRun,
     files: Files,
     env: str,
     *,
@@ -392,7 +389,7 @@ def job(
         attempt=attempt,
         model=s.model,
         env=env,
-        prompt=s.prompt,
+        prompt=s.prompt_style,
         device=o.preset.device,
         steps=s.steps,
         batch=s.batch,
@@ -401,10 +398,10 @@ def job(
         newest_share=s.newest_share,
         reward=s.reward,
         temperature=s.temperature,
-        max_steps=s.max_steps,
-        max_prompt_tokens=s.max_prompt_tokens,
-        max_tokens=s.max_tokens,
-        max_turn_tokens=s.max_turn_tokens,
+        max_steps=s.max_actions,
+        max_prompt_tokens=s.prompt_tokens,
+        max_tokens=s.episode_tokens,
+        max_turn_tokens=s.reply_tokens,
         keep_tokens=s.keep_tokens,
         workers=o.workers,
         call_timeout=o.call_timeout,

@@ -17,7 +17,7 @@ from coevolve.records import Task
 from coevolve.training import batches
 from coevolve.training.state import Damaged, RunState
 from coevolve.training.verl.files import Files, Ready
-from coevolve.training.verl.settings import Settings
+from coevolve.training.verl.settings import VerlSettings
 
 HUGGING_FACE = Path("actor") / "huggingface"
 """Where in a checkpoint verl puts the model with `hf_model` among its `save_contents`."""
@@ -38,7 +38,9 @@ class _Found(NamedTuple):
     size: int
 
 
-def gather(files: Files, settings: Settings, tasks: list[Task], ready: Ready, target: Path) -> None:
+def gather(
+    files: Files, settings: VerlSettings, tasks: list[Task], ready: Ready, target: Path
+) -> None:
     """Writes the iteration's rollouts, by step, then in the order of the step's tasks, then by sample; whole or not at all."""
     attempts: dict[int, int] = {}
     found: list[tuple[int, _Found]] = []
@@ -62,7 +64,7 @@ def gather(files: Files, settings: Settings, tasks: list[Task], ready: Ready, ta
                 out.write(stream.read(item.size))
 
 
-def _places(settings: Settings, tasks: list[Task], step: int) -> dict[str, int]:
+def _places(settings: VerlSettings, tasks: list[Task], step: int) -> dict[str, int]:
     """Position in the batch by task id."""
     plan = batches.plan(
         tasks,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from coevolve.errors import UsageError
 from coevolve.training.verl import own
-from coevolve.training.verl.settings import Settings, context
+from coevolve.training.verl.settings import VerlSettings, context
 
 ACTOR, REF, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout"))
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
@@ -59,7 +59,7 @@ NAMES = {
 }
 
 
-def check(settings: Settings, config: dict[str, Any]) -> int:
+def check(settings: VerlSettings, config: dict[str, Any]) -> int:
     """GPUs in all. Raises UsageError for what cannot work on any machine."""
     for number in NUMBERS:
         _check_number(number, value(config, number.key))
@@ -98,7 +98,9 @@ def _shown(given: Any) -> str:
     return "null" if given is None else repr(given)
 
 
-def _shares(settings: Settings, config: dict[str, Any], gpus: int) -> Iterator[tuple[bool, str]]:
+def _shares(
+    settings: VerlSettings, config: dict[str, Any], gpus: int
+) -> Iterator[tuple[bool, str]]:
     """How the work is divided among GPUs: what has to hold, and what to say where it does not."""
     rollouts = settings.batch * settings.samples
     yield (
@@ -146,7 +148,7 @@ def _sequence_parallel(config: dict[str, Any], part: str) -> int:
     return said if said > 1 else value(config, f"{part}.fsdp_config.ulysses_sequence_parallel_size")
 
 
-def _lengths(settings: Settings, config: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+def _lengths(settings: VerlSettings, config: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     """Whether an episode has room in a GPU's token budgets, in the engine and in the model: as in `_shares`."""
     for dynamic, part, name, parallel in (
         (f"{ACTOR}.use_dynamic_bsz", ACTOR, "ppo_max_token_len_per_gpu", ACTOR),
@@ -156,20 +158,20 @@ def _lengths(settings: Settings, config: dict[str, Any]) -> Iterator[tuple[bool,
         budget = value(config, f"{part}.{name}")
         yield (
             not value(config, dynamic)
-            or budget * _sequence_parallel(config, parallel) >= settings.max_tokens,
-            f"{part}.{name} {budget} must hold one episode of --max-tokens {settings.max_tokens}",
+            or budget * _sequence_parallel(config, parallel) >= settings.episode_tokens,
+            f"{part}.{name} {budget} must hold one episode of --episode-tokens {settings.episode_tokens}",
         )
     if value(config, f"{ROLLOUT}.name") == own.CPU_ROLLOUT:
         return
     room = value(config, f"{ROLLOUT}.max_model_len")
     yield (
-        room is None or room >= settings.max_tokens,
-        f"{ROLLOUT}.max_model_len {room} must hold one episode of --max-tokens {settings.max_tokens}",
+        room is None or room >= settings.episode_tokens,
+        f"{ROLLOUT}.max_model_len {room} must hold one episode of --episode-tokens {settings.episode_tokens}",
     )
     model = value(config, "actor_rollout_ref.model.override_config.max_position_embeddings")
     model = model or context(Path(settings.model)) or math.inf
     for name, tokens in (
-        ("--max-tokens", settings.max_tokens),
+        ("--episode-tokens", settings.episode_tokens),
         (f"{ROLLOUT}.max_model_len", room or 0),
     ):
         yield (

@@ -21,9 +21,9 @@ import msgspec
 from coevolve.errors import Unreachable, UsageError
 from coevolve.training.verl import limits, own
 from coevolve.training.verl.compose import resolved
-from coevolve.training.verl.driver import Options, job
+from coevolve.training.verl.driver import VerlRun, job
 from coevolve.training.verl.files import Files, Job
-from coevolve.training.verl.settings import Settings, recorded
+from coevolve.training.verl.settings import VerlSettings, recorded
 
 CHECKPOINT_BYTES = 16
 """A parameter in a checkpoint: float32 weights, two moments of Adam, the Hugging Face copy."""
@@ -31,8 +31,8 @@ CPUS_OF_A_GPU = 3
 """Ray's slots in verl's bundle for a GPU."""
 
 
-def plan(settings: Settings, options: Options, run: str, env: str) -> dict[str, Any]:
-    """Settings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
+def plan(settings: VerlSettings, options: VerlRun, run: str, env: str) -> dict[str, Any]:
+    """VerlSettings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
     told = job(settings, options, Files(run), env)
     _check_engine(told)
     config = _composed(told)
@@ -45,7 +45,7 @@ def plan(settings: Settings, options: Options, run: str, env: str) -> dict[str, 
         "work": {
             "rollouts": rollouts,
             "updates": settings.steps,
-            "tokens_at_most": rollouts * settings.max_tokens,
+            "tokens_at_most": rollouts * settings.episode_tokens,
             "gpus": gpus if options.preset.device == "cuda" else 0,
             "checkpoint_gb": round(size / 1e9, 1) or None,
         },
@@ -65,7 +65,7 @@ def refuse_at_once(told: Job) -> None:
     _raise(_lacking(told))
 
 
-def refuse(settings: Settings, told: Job) -> None:
+def refuse(settings: VerlSettings, told: Job) -> None:
     """Raises UsageError for a configuration that cannot work, Unreachable for a machine that has too little for it.
 
     Takes ten seconds and more: verl composes and checks the configuration."""

@@ -1,4 +1,4 @@
-"""The policy that a trainer serves between two iterations, for the commands that ask models: `--policy …/READY.json`.
+"""The policy that a trainer serves between two iterations, for the commands that ask models: `--model …/READY.json`.
 
 The server's name of it is the same in every iteration. Here it gets one of its own, for the answers that are kept and for records:
 the agent loop's label of the same weights, with a digest of how they came about, for two runs may begin with one model.

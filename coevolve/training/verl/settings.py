@@ -1,6 +1,6 @@
 """What a verl run is told: settings that decide its results, a preset, and the hydra overrides that follow from them.
 
-`Settings` is what RUN/config.json holds: a run goes on only with the same ones. Presets are data files in `presets/`; they
+`VerlSettings` is what RUN/config.json holds: a run goes on only with the same ones. Presets are data files in `presets/`; they
 give settings that the user left open, and overrides on verl's `ppo_trainer` for the machine. The user's own overrides come
 last; those that would contradict a setting are refused, because the record of the run would lie (user_overrides.py).
 
@@ -27,20 +27,21 @@ from coevolve.training.verl.user_overrides import check, deciding
 PRESETS = Path(__file__).with_name("presets")
 
 
-class Settings(GrpoSettings, frozen=True, kw_only=True):
+class VerlSettings(GrpoSettings, frozen=True, kw_only=True):
     """What decides a run. Defaults: the paper's."""
 
     backend: str = "verl"
-    max_prompt_tokens: int
-    max_tokens: int
+    prompt_tokens: int
+    episode_tokens: int
     overrides: dict[str, str] = {}
     """What else was said about the result, by verl's keys: `recorded` fills it in."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.max_prompt_tokens < self.max_tokens:
+        if not 0 < self.prompt_tokens < self.episode_tokens:
             raise UsageError(
-                f"--max-prompt-tokens ({self.max_prompt_tokens}) must be below --max-tokens ({self.max_tokens}): replies need room"
+                f"--prompt-tokens ({self.prompt_tokens}) must be below --episode-tokens "
+                f"({self.episode_tokens}): replies need room"
             )
 
 
@@ -78,7 +79,7 @@ def preset(name: str) -> Preset:
         raise UsageError(f"{path}: {error}") from error
 
 
-def resolve(given: dict[str, Any], chosen: Preset) -> Settings:
+def resolve(given: dict[str, Any], chosen: Preset) -> VerlSettings:
     """The settings that the user gave, then the preset's, then the defaults; lengths follow from the model where it is a
     directory that states them. Raises UsageError."""
     values = {**chosen.settings, **given}
@@ -89,13 +90,13 @@ def resolve(given: dict[str, Any], chosen: Preset) -> Settings:
     own_limits = _limits(Path(values["model"]))
     for name, value in own_limits.items():
         values[name] = values.get(name) or value
-    if not values.get("max_tokens"):
+    if not values.get("episode_tokens"):
         raise UsageError(
-            f"--max-tokens is missing, and {values['model']} does not say what it was made for"
+            f"--episode-tokens is missing, and {values['model']} does not say what it was made for"
         )
-    values["max_prompt_tokens"] = values.get("max_prompt_tokens") or values["max_tokens"] // 2
+    values["prompt_tokens"] = values.get("prompt_tokens") or values["episode_tokens"] // 2
     try:
-        return msgspec.convert(values, Settings)
+        return msgspec.convert(values, VerlSettings)
     except msgspec.ValidationError as error:
         raise UsageError(f"the preset's settings: {error}") from error
 
@@ -104,8 +105,8 @@ def _limits(model: Path) -> dict[str, int | None]:
     """Tokens of an episode and of a reply that a model directory states, as `models.transformers_lm` takes them."""
     own = _json(model / "generation_config.json")
     return {
-        "max_tokens": own.get("max_length") or context(model),
-        "max_turn_tokens": own.get("max_new_tokens"),
+        "episode_tokens": own.get("max_length") or context(model),
+        "reply_tokens": own.get("max_new_tokens"),
     }
 
 
@@ -125,7 +126,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def overrides(
-    settings: Settings,
+    settings: VerlSettings,
     chosen: Preset,
     more: list[str],
     run: Path,
@@ -143,13 +144,13 @@ def overrides(
     ]
 
 
-def recorded(settings: Settings, chosen: Preset, more: list[str]) -> Settings:
+def recorded(settings: VerlSettings, chosen: Preset, more: list[str]) -> VerlSettings:
     """The settings with what preset and user say about the result in verl's own words."""
     return msgspec.structs.replace(settings, overrides=deciding([*_flat(chosen.overrides), *more]))
 
 
 def _values(
-    settings: Settings, chosen: Preset, run: Path, save_every: int, keep_checkpoints: int
+    settings: VerlSettings, chosen: Preset, run: Path, save_every: int, keep_checkpoints: int
 ) -> dict[str, Any]:
     """What follows from the settings, by verl's keys."""
     return {
@@ -185,8 +186,8 @@ def _values(
         "actor_rollout_ref.rollout.top_k": -1,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
         "data.train_batch_size": settings.batch,
-        "data.max_prompt_length": settings.max_prompt_tokens,
-        "data.max_response_length": settings.max_tokens - settings.max_prompt_tokens,
+        "data.max_prompt_length": settings.prompt_tokens,
+        "data.max_response_length": settings.episode_tokens - settings.prompt_tokens,
         "trainer.device": chosen.device,
         "trainer.save_freq": save_every,
         "trainer.max_actor_ckpt_to_keep": keep_checkpoints,

@@ -183,8 +183,7 @@ def test_long_prompt(run, model):
     """A prompt over the limit is refused with the task's id and its length; nothing is written that would bind the run."""
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])
     with pytest.raises(
-        UsageError,
-        match=r"task a-long-one: its prompt is \d\d tokens, above --max-prompt-tokens 64",
+        UsageError, match=r"task a-long-one: its prompt is \d\d tokens, above --prompt-tokens 64"
     ):
         drive_verl.drive(run, [*TASKS, long], model, SHOP)
     assert not (run / "config.json").exists() and not Files(run).tasks(1).exists()

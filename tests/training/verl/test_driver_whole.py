@@ -25,8 +25,8 @@ from conftest import run as command
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]
 
 HERE = Path(__file__).parent
-SIZE = ["--steps", 1, "--batch", 4, "--samples", 4, "--max-turn-tokens", 48, "--call-timeout", 600]
-LENGTHS = ["--max-prompt-tokens", 1920, "--max-tokens", 2048]
+SIZE = ["--steps", 1, "--batch", 4, "--samples", 4, "--reply-tokens", 48, "--call-timeout", 600]
+LENGTHS = ["--prompt-tokens", 1920, "--episode-tokens", 2048]
 """Room for what `explore` asks the policy, 1,500 tokens; its own tasks take a hundredth of it."""
 
 
@@ -122,7 +122,7 @@ def story(tmp_path_factory, far_sighted) -> Story:
             served,
         )
         asked = run.call(
-            "rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--policy", served
+            "rollout", "--env", "desk", "--split", "dev", "--limit", 4, "--model", served
         )
         run.stuck.touch()
         hung = run.train(2, "--stall-timeout", 20)
@@ -137,7 +137,7 @@ def story(tmp_path_factory, far_sighted) -> Story:
             "dev",
             "--limit",
             4,
-            "--policy",
+            "--model",
             run.path / "policy",
             "--by",
             "none",
@@ -172,7 +172,7 @@ def test_stdout_is_the_iterations_rollouts(story):
 
 
 def test_the_policy_explores_at_the_boundary(story):
-    """`explore --model` and `rollout --policy` with READY.json get their answers from the policy that was just trained, under
+    """`explore --model` and `rollout --model` with READY.json get their answers from the policy that was just trained, under
     the name that it has in the next iteration's rollouts, and a digest. Half a million parameters answer in the form of their
     own tasks, which is hardly ever an explorer's: then the command fails and says so.
     """

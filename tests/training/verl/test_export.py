@@ -16,10 +16,10 @@ from coevolve.training import batches
 from coevolve.training.state import RunState
 from coevolve.training.verl import export
 from coevolve.training.verl.files import Files, Ready
-from coevolve.training.verl.settings import Settings
+from coevolve.training.verl.settings import VerlSettings
 
 TASKS = tiny_models.shop_tasks("desk", 4)
-SETTINGS = Settings(model="m", steps=2, batch=2, samples=2, max_prompt_tokens=1, max_tokens=2)
+SETTINGS = VerlSettings(model="m", steps=2, batch=2, samples=2, prompt_tokens=1, episode_tokens=2)
 
 
 def ready(step: int = 2) -> Ready:

@@ -10,7 +10,7 @@ import pytest
 
 from coevolve.errors import UsageError
 from coevolve.training.verl import limits, own
-from coevolve.training.verl.driver import Options, job
+from coevolve.training.verl.driver import VerlRun, job
 from coevolve.training.verl.files import Files
 from coevolve.training.verl.preflight import _composed
 from coevolve.training.verl.settings import preset, resolve
@@ -23,9 +23,9 @@ TRAINER, ACTOR, REF, ROLLOUT = "trainer", limits.ACTOR, limits.REF, limits.ROLLO
 def composed(request):
     """Settings and verl's configuration of a preset."""
     chosen = preset(request.param)
-    lengths = {"max_prompt_tokens": 100, "max_tokens": 300} if request.param == "cpu" else {}
+    lengths = {"prompt_tokens": 100, "episode_tokens": 300} if request.param == "cpu" else {}
     wanted = resolve({"model": "a/model", **lengths}, chosen)
-    return wanted, _composed(job(wanted, Options(chosen), Files("/run"), "desk"))
+    return wanted, _composed(job(wanted, VerlRun(chosen), Files("/run"), "desk"))
 
 
 def changed(config, values):
@@ -45,7 +45,7 @@ def refusal(composed, values, **settings) -> str:
     wanted, config = composed
     with pytest.raises(UsageError) as caught:
         limits.check(
-            msgspec.structs.replace(wanted, **{"max_prompt_tokens": 9, **settings}),
+            msgspec.structs.replace(wanted, **{"prompt_tokens": 9, **settings}),
             changed(config, values),
         )
     return str(caught.value)
@@ -54,7 +54,7 @@ def refusal(composed, values, **settings) -> str:
 def test_presets_are_within_them(composed):
     """What verl made of a preset holds, and the GPUs are counted; null is fine where verl chooses."""
     wanted, config = composed
-    assert limits.check(wanted, config) == (8 if wanted.max_tokens == 32768 else 1)
+    assert limits.check(wanted, config) == (8 if wanted.episode_tokens == 32768 else 1)
     free = {number.key: None for number in limits.NUMBERS if number.optional}
     assert limits.check(wanted, changed(config, free))
 
@@ -140,12 +140,12 @@ GPU_CASES = [
     (
         {f"{ROLLOUT}.max_model_len": 32767},
         {},
-        "max_model_len 32767 must hold one episode of --max-tokens 32768",
+        "max_model_len 32767 must hold one episode of --episode-tokens 32768",
     ),
     (
         {f"{ACTOR}.ppo_max_token_len_per_gpu": 40000},
-        {"max_tokens": 40000},
-        "max_model_len 32768 must hold one episode of --max-tokens 40000",
+        {"episode_tokens": 40000},
+        "max_model_len 32768 must hold one episode of --episode-tokens 40000",
     ),
 ]
 
@@ -177,11 +177,11 @@ def test_the_models_own_context(composed, tmp_path):
     ):
         (tmp_path / "config.json").write_text(json.dumps(text))
         told = refusal(
-            composed, {f"{ROLLOUT}.max_model_len": None}, model=str(tmp_path), max_tokens=8192
+            composed, {f"{ROLLOUT}.max_model_len": None}, model=str(tmp_path), episode_tokens=8192
         )
-        assert told == f"--max-tokens 8192 is more than {tmp_path} can take: 4096 tokens"
+        assert told == f"--episode-tokens 8192 is more than {tmp_path} can take: 4096 tokens"
         assert "max_model_len 32768 is more" in refusal(
-            composed, {}, model=str(tmp_path), max_tokens=4096
+            composed, {}, model=str(tmp_path), episode_tokens=4096
         )
     wanted, config = composed
     wanted = msgspec.structs.replace(wanted, model=str(tmp_path))

@@ -14,14 +14,14 @@ import tiny_models
 from coevolve import jsonl
 from coevolve.errors import Unreachable, UsageError
 from coevolve.training.verl import own, preflight, settings
-from coevolve.training.verl.driver import Options, job
+from coevolve.training.verl.driver import VerlRun, job
 from coevolve.training.verl.files import Files
-from coevolve.training.verl.settings import Settings, overrides, preset, resolve
+from coevolve.training.verl.settings import VerlSettings, overrides, preset, resolve
 from conftest import run
 
 PAPER = {"samples": 8, "batch": 32, "lr": 1e-6, "beta": 1e-3, "temperature": 0.9, "steps": 10}
 BACKBONES = {"qwen2.5-7b": (1, 8), "qwen3-4b": (1, 8), "qwen3-30b-a3b": (2, 8)}
-LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
+LENGTHS = {"prompt_tokens": 100, "episode_tokens": 300}
 
 
 def configuration(name: str, *more: str):
@@ -32,7 +32,7 @@ def configuration(name: str, *more: str):
 
     chosen = preset(name)
     wanted = resolve({"model": "a/model", **(LENGTHS if name == "cpu" else {})}, chosen)
-    told = job(wanted, Options(chosen, list(more)), Files("/run"), "desk")
+    told = job(wanted, VerlRun(chosen, list(more)), Files("/run"), "desk")
     return OmegaConf.to_container(compose([*told.overrides, *own.overrides(told)]), resolve=True)
 
 
@@ -128,7 +128,7 @@ def test_a_typo(tmp_path):
         tmp_path / "r",
         "--model",
         "a/model",
-        "--max-tokens",
+        "--episode-tokens",
         64,
     ]
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks("desk", 2))
@@ -164,9 +164,9 @@ def test_a_bad_value(override, told):
 def test_the_users_word_counts():
     """An option that was given wins over the preset, the preset over the default."""
     made = resolve({"model": "m", "lr": 0.5, **LENGTHS}, preset("qwen3-4b"))
-    assert (made.lr, made.max_turn_tokens, made.batch, made.weight_decay) == (0.5, 2048, 32, 0.01)
+    assert (made.lr, made.reply_tokens, made.batch, made.weight_decay) == (0.5, 2048, 32, 0.01)
     with pytest.raises(UsageError, match="must be below"):
-        resolve({"model": "m", "max_prompt_tokens": 9, "max_tokens": 9}, preset("cpu"))
+        resolve({"model": "m", "prompt_tokens": 9, "episode_tokens": 9}, preset("cpu"))
     with pytest.raises(UsageError, match="--model is missing"):
         resolve({}, preset("cpu"))
 
@@ -175,8 +175,8 @@ def test_lengths_of_a_model_directory(tmp_path):
     """Without lengths, a directory's own are taken, half of them for the prompt."""
     model = tiny_models.shop_policy(tmp_path / "m", steps=1)
     made = resolve({"model": str(model)}, preset("cpu"))
-    assert (made.max_tokens, made.max_prompt_tokens, made.model) == (128, 64, str(model))
-    with pytest.raises(UsageError, match="--max-tokens is missing"):
+    assert (made.episode_tokens, made.prompt_tokens, made.model) == (128, 64, str(model))
+    with pytest.raises(UsageError, match="--episode-tokens is missing"):
         resolve({"model": "an/id"}, preset("cpu"))
 
 
@@ -211,7 +211,7 @@ def test_dry_run(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     planned = preflight.plan(
-        wanted, Options(chosen, ["ray_kwargs.ray_init.num_cpus=4"]), str(tmp_path / "run"), "desk"
+        wanted, VerlRun(chosen, ["ray_kwargs.ray_init.num_cpus=4"]), str(tmp_path / "run"), "desk"
     )
     work = planned["work"]
     assert (work["rollouts"], work["updates"], work["gpus"], work["checkpoint_gb"]) == (
@@ -230,7 +230,7 @@ def test_dry_run(tmp_path, monkeypatch):
 def _told(name: str, tmp_path, *more: str):
     chosen = preset(name)
     wanted = resolve({"model": "a/model", **(LENGTHS if name == "cpu" else {})}, chosen)
-    return wanted, job(wanted, Options(chosen, list(more)), Files(tmp_path / "run"), "desk")
+    return wanted, job(wanted, VerlRun(chosen, list(more)), Files(tmp_path / "run"), "desk")
 
 
 def test_a_machine_without_gpus(tmp_path, monkeypatch):
@@ -271,7 +271,7 @@ def test_an_engine_that_does_not_exist(tmp_path, monkeypatch, name, engine, told
     with pytest.raises(UsageError, match=told):
         preflight.refuse_at_once(asked)
     with pytest.raises(UsageError, match=told):
-        preflight.plan(wanted, Options(preset(name), [override]), str(tmp_path / "run"), "desk")
+        preflight.plan(wanted, VerlRun(preset(name), [override]), str(tmp_path / "run"), "desk")
 
 
 @pytest.mark.verl
@@ -346,7 +346,7 @@ def test_a_dry_run_reads_the_tasks(tmp_path):
         tmp_path / "r",
         "--model",
         "m",
-        "--max-tokens",
+        "--episode-tokens",
         64,
     ]
     tasks = b"".join(map(jsonl.encode, tiny_models.shop_tasks("desk", 3)))
@@ -379,7 +379,7 @@ def test_presets_are_shipped_and_explained():
             "settings",
             "overrides",
         }
-        assert set(tomllib.loads(text)["settings"]) <= set(Settings.__struct_fields__)
+        assert set(tomllib.loads(text)["settings"]) <= set(VerlSettings.__struct_fields__)
 
 
 def test_nothing_heavy():

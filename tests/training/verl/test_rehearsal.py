@@ -16,9 +16,9 @@ from coevolve import jsonl
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.records import Rollout
 from coevolve.training.verl import driver
-from coevolve.training.verl.driver import Options
+from coevolve.training.verl.driver import VerlRun
 from coevolve.training.verl.files import Files
-from coevolve.training.verl.settings import Settings, preset
+from coevolve.training.verl.settings import VerlSettings, preset
 from conftest import run as command
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
@@ -82,9 +82,9 @@ def test_a_rehearsal(run, model):
     """It refuses what the call would: settings, tasks and iteration of a run, versions, prompts; it writes nothing."""
 
     def rehearse(tasks, model=model, iteration=None, **settings):
-        wanted = msgspec.convert({"model": str(model), **drive_verl.OWN, **settings}, Settings)
+        wanted = msgspec.convert({"model": str(model), **drive_verl.OWN, **settings}, VerlSettings)
         return driver.rehearse(
-            tasks, wanted, str(run), SHOP, Options(preset("cpu")), iteration=iteration
+            tasks, wanted, str(run), SHOP, VerlRun(preset("cpu")), iteration=iteration
         )
 
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])

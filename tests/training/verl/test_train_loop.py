@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SHELL = Path(__file__).parents[3] / "shell"
 SMALL = "--backend verl --preset cpu --iterations 2 --steps 1 --batch 6 --episodes 12".split()
-TRAIN = "--samples 4 --max-tokens 224"
+TRAIN = "--samples 4 --episode-tokens 224"
 
 
 def living(run: Path) -> list[int]:

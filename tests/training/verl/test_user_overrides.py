@@ -8,7 +8,7 @@ from coevolve.errors import UsageError
 from coevolve.training.verl import own, settings, user_overrides
 from coevolve.training.verl.settings import preset, recorded, resolve
 
-LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
+LENGTHS = {"prompt_tokens": 100, "episode_tokens": 300}
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ LENGTHS = {"max_prompt_tokens": 100, "max_tokens": 300}
     [
         ("actor_rollout_ref.actor.optim.lr=1", "follows from --lr"),
         ("+data.train_batch_size=4", "follows from --batch"),
-        ("++actor_rollout_ref.rollout.prompt_length=9", "follows from --max-prompt-tokens"),
-        ("actor_rollout_ref.rollout.response_length=9", "follows from --max-tokens"),
+        ("++actor_rollout_ref.rollout.prompt_length=9", "follows from --prompt-tokens"),
+        ("actor_rollout_ref.rollout.response_length=9", "follows from --episode-tokens"),
         ("~actor_rollout_ref.actor.kl_loss_coef", "follows from --beta"),
         (
             "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum",

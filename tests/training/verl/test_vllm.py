@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.vllm, pytest.mark.slow, pytest.mark.
 
 ENGINE = ["--", "actor_rollout_ref.rollout.name=vllm"]
 SIZE = "--steps 2 --batch 6 --samples 4 --temperature 1 --lr 6e-4 --save-every 1 --keep-checkpoints 9".split()
-LENGTHS = "--max-prompt-tokens 160 --max-tokens 256 --max-turn-tokens 48 --call-timeout 300".split()
+LENGTHS = "--prompt-tokens 160 --episode-tokens 256 --reply-tokens 48 --call-timeout 300".split()
 SERVING = "--dtype float32 --enforce-eager --max-model-len 256 --enable-auto-tool-choice --tool-call-parser hermes"
 
 
@@ -95,7 +95,7 @@ def story(tmp_path_factory) -> Story:
             f"{ready.addresses[0]}/chat/completions", question(tasks[1][0], ready.model)
         )
         assert status == 200, greedy
-        asked = call("rollout", folder / "1.jsonl", "--env", "desk", "--policy", files.ready(1))
+        asked = call("rollout", folder / "1.jsonl", "--env", "desk", "--model", files.ready(1))
         log = open(folder / "cut.log", "wb")
         with (
             subprocess.Popen(
@@ -203,7 +203,7 @@ def test_evaluation_through_vllm(story, tmp_path):
             backend,
         ]
         out = command(
-            "rollout", *fixed, "--policy", story.files.run / "policy", *more, env=environment
+            "rollout", *fixed, "--model", story.files.run / "policy", *more, env=environment
         ).stdout
         played[backend] = [msgspec.json.decode(line, type=Rollout) for line in out.splitlines()]
     same = [

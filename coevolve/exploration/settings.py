@@ -1,0 +1,33 @@
+"""The settings of `coevolve explore`: all that decides its output, beside the inputs and the environment."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from coevolve.options import Iteration, Option, Seed, Settings
+
+MODES = {
+    "guided": "around the signals of the input, the policy's weaknesses",
+    "random": "any tool with arguments drawn from what a user of the start state knows",
+    "curious": "what was not tried in a state like this before",
+    "coverage": "towards the tools with the fewest tasks so far (--tasks)",
+}
+
+
+class ExploreSettings(Settings, frozen=True):
+    PANEL: ClassVar[str] = "Exploration"
+
+    mode: Annotated[
+        str, Option("What an episode aims at; only guided reads an input.", choices=MODES)
+    ] = "guided"
+    episodes: Annotated[int, Option("Episodes in all, every round counted.", ge=1)] = 48
+    rounds: Annotated[
+        int,
+        Option("Guided: episodes for each signalled task, each from another start state.", ge=1),
+    ] = 2
+    max_actions: Annotated[int, Option("Actions (tool calls) that an episode may take.", ge=1)] = 40
+    max_contexts: Annotated[
+        int, Option("Guided: at most this many signalled tasks are explored.", advanced=True, ge=0)
+    ] = 32
+    seed: Seed = 0
+    iteration: Iteration = 0

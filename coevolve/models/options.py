@@ -1,0 +1,105 @@
+"""How models at a server are reached, and what may be paid to them: options of every command that asks one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from coevolve.options import Option, Settings
+
+BUDGET = "Budget"
+
+
+class Budget(Settings, frozen=True, kw_only=True):
+    """What one command may pay; None: no limit."""
+
+    PANEL: ClassVar[str] = BUDGET
+
+    budget_calls: Annotated[
+        int | None,
+        Option(
+            "Paid calls after which the command stops (exit 5); a rerun goes on.",
+            default="no limit",
+            advanced=True,
+            ge=0,
+        ),
+    ] = None
+    budget_tokens: Annotated[
+        int | None,
+        Option(
+            "Tokens of paid calls, requests and replies together, after which the command stops (exit 5).",
+            default="no limit",
+            advanced=True,
+            ge=0,
+        ),
+    ] = None
+    budget_cost: Annotated[
+        float | None,
+        Option(
+            "Cost of paid calls, in the currency of --prices, after which the command stops (exit 5).",
+            default="no limit",
+            advanced=True,
+            ge=0,
+        ),
+    ] = None
+
+
+class ServiceOptions(Budget, frozen=True, kw_only=True):
+    """How models are reached and what they may cost."""
+
+    PANEL: ClassVar[str] = "Models at a server"
+
+    base_url: Annotated[
+        str | None,
+        Option(
+            "Address of an OpenAI-compatible server that has --model, or URL,URL for several with the same model. "
+            "Its key is read from OPENAI_API_KEY only.",
+            metavar="URL",
+        ),
+    ] = None
+    concurrency: Annotated[
+        int, Option("Calls in flight at the server at once.", advanced=True, ge=1)
+    ] = 16
+    timeout: Annotated[
+        float,
+        Option(
+            "Seconds that one attempt at a call may take.", metavar="SECONDS", advanced=True, ge=0.1
+        ),
+    ] = 600.0
+    journal: Annotated[
+        str | None,
+        Option(
+            "Where paid answers are kept, so that a rerun pays for none twice.",
+            metavar="DIR",
+            default="$COEVOLVE_HOME/journal",
+            advanced=True,
+        ),
+    ] = None
+    offline: Annotated[
+        bool,
+        Option(
+            "Take answers from the journal only; a question that it lacks is an error.",
+            advanced=True,
+        ),
+    ] = False
+    prices: Annotated[
+        str | None,
+        Option(
+            "TOML or JSON with a table for each model: prompt, completion and cached, per million tokens.",
+            panel=BUDGET,
+            metavar="FILE",
+            advanced=True,
+            file="in",
+        ),
+    ] = None
+    request_extra: Annotated[
+        dict[str, Any],
+        Option(
+            "Further fields of every request; null removes one.",
+            metavar="a JSON object",
+            advanced=True,
+        ),
+    ] = {}
+    at_server: dict[str, str] = {}
+    """Name of a model → the server's name of it, where that is another."""
+    until: str | None = None
+    """A file: once it is there, the server has other models under these names, and nothing that it says is kept."""
