@@ -103,9 +103,11 @@ class Field(NamedTuple):
             return value
         numbers = [value] if isinstance(value, int | float) else []
         o = self.option
+        for one in value if isinstance(value, tuple) else [value]:
+            if o.choices and one not in o.choices:
+                raise self._refusal(one, named)
         if (
-            (o.choices and not {*(value if isinstance(value, tuple) else [value])} <= {*o.choices})
-            or not all(map(math.isfinite, numbers))
+            not all(map(math.isfinite, numbers))
             or any(o.ge is not None and n < o.ge for n in numbers)
             or any(o.gt is not None and n <= o.gt for n in numbers)
             or any(o.le is not None and n > o.le for n in numbers)
@@ -114,8 +116,7 @@ class Field(NamedTuple):
         return value
 
     def _refusal(self, value: Any, named: str) -> UsageError:
-        shown = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
-        return UsageError(f"{named or self.flag} takes {self.takes()}, not {shown!r}")
+        return UsageError(f"{named or self.flag} takes {self.takes()}, not {value!r}")
 
     def takes(self) -> str:
         """What the value has to be, in words."""

@@ -162,8 +162,8 @@ def test_the_option(coevolve):
     )
     assert result.returncode == 2 and b"no prompt style 'none'" in result.stderr
     assert (
-        b"--prompt-style" in coevolve("train", "--help").stdout
-        and b"--prompt-style" in coevolve("evaluate", "--help").stdout
+        b"--prompt-style" in coevolve("train", "--help-all").stdout
+        and b"--prompt-style" in coevolve("evaluate", "--help-all").stdout
     )
 
 

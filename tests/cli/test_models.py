@@ -332,6 +332,6 @@ def test_the_docs_name_options_that_exist(coevolve):
     before, _, section = text.partition("## A vLLM server for one command")
     said = set(re.findall(r"--[a-z][a-z-]+", before + section.partition("\n## ")[2]))
     known = b"".join(
-        coevolve(verb, "--help").stdout for verb in ("rollout", "explore", "validate")
+        coevolve(verb, "--help-all").stdout for verb in ("rollout", "explore", "validate")
     ).decode()
     assert said - set(re.findall(r"--[a-z][a-z-]+", known)) == {"--bare"}

@@ -124,11 +124,11 @@ def test_inventory_from_a_file(coevolve, tmp_path):
     ("options", "word"),
     [
         (["--mode", "papr"], b"calibrated or paper"),
-        (["--kinds", "rare,boundry"], b"no 'boundry'"),
+        (["--kinds", "rare,boundry"], b"not 'boundry'"),
         (["--mode", "paper", "--kinds", "stall"], b"no 'stall'"),
-        (["--patterns", "4gram"], b"no '4gram'"),
+        (["--patterns", "4gram"], b"not '4gram'"),
         (["--band", "0.8,0.2"], b"must rise"),
-        (["--quota", "rare=x"], b"is no number"),
+        (["--quota", "rare=x"], b"takes KIND=WEIGHT"),
         (["--tools", "nowhere.json"], b"nowhere.json: No such file"),
     ],
 )
