@@ -59,13 +59,13 @@ def inside(rounds: int) -> dict[str, Rate]:
 
     from coevolve.environments.workers.bfcl import data
     from coevolve.environments.workers.bfcl.judge import judge
-    from coevolve.environments.workers.bfcl.session import Session
-    from coevolve.environments.workers.bfcl.worker import official_scene
-    from coevolve.environments.workers.bfcl.world import World
+    from coevolve.environments.workers.bfcl.session import BfclSession
+    from coevolve.environments.workers.bfcl.worker import official_start
+    from coevolve.environments.workers.bfcl.world import BfclWorld
 
     entries, raw = list(data.entries("base").values()), raw_answers("base")
     answers = {entry["id"]: data.answer(entry["id"]) for entry in entries}
-    scenes = {entry["id"]: official_scene(entry, False) for entry in entries}
+    starts = {entry["id"]: official_start(entry, False) for entry in entries}
     calls = sum(len(turn) for turns in answers.values() for turn in turns)
 
     def official_executor() -> tuple[int, int]:
@@ -78,16 +78,16 @@ def inside(rounds: int) -> dict[str, Rate]:
         return len(entries), calls
 
     def adapter() -> tuple[int, int]:
-        for name, scene in scenes.items():
-            world = World(scene)
+        for name, start in starts.items():
+            world = BfclWorld(start)
             for number, turn in enumerate(answers[name]):
                 for call in turn:
                     world.call(call["tool"], call["arguments"], number)
         return len(entries), calls
 
     def adapter_with_effects() -> tuple[int, int]:
-        for name, scene in scenes.items():
-            session = Session(scene)
+        for name, start in starts.items():
+            session = BfclSession(start)
             for number, turn in enumerate(answers[name]):
                 for call in turn:
                     session.step(number, call)
@@ -101,8 +101,8 @@ def inside(rounds: int) -> dict[str, Rate]:
         return len(entries), 2 * calls
 
     def adapter_judge() -> tuple[int, int]:
-        for name, scene in scenes.items():
-            assert judge(scene, answers[name], answers[name]).valid
+        for name, start in starts.items():
+            assert judge(start, answers[name], answers[name]).valid
         return len(entries), 2 * calls
 
     runs = (official_executor, adapter, adapter_with_effects, official_checker, adapter_judge)

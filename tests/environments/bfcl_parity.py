@@ -37,8 +37,8 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn
 
 from coevolve.environments.workers.bfcl import data
 from coevolve.environments.workers.bfcl.judge import judge
-from coevolve.environments.workers.bfcl.session import Session
-from coevolve.environments.workers.bfcl.worker import official_scene
+from coevolve.environments.workers.bfcl.session import BfclSession
+from coevolve.environments.workers.bfcl.worker import official_start
 
 POST = data.source("TwitterAPI").TwitterAPI.post_tweet
 TRAVEL = data.source("TravelAPI")
@@ -90,7 +90,7 @@ def outputs(category: str) -> dict:
     raw = raw_answers(category)
     calls, different, digest = 0, {"strict": 0, "default": 0}, hashlib.sha256()
     for name, entry in data.entries(category).items():
-        sessions = {mode: Session(official_scene(entry, mode == "strict")) for mode in different}
+        sessions = {mode: BfclSession(official_start(entry, mode == "strict")) for mode in different}
         for number, (turn, actions) in enumerate(zip(raw[name], data.answer(name), strict=True)):
             theirs, _ = official.execute_multi_turn_func_call(
                 turn,
@@ -194,7 +194,7 @@ def verdicts(count: int, seed: int) -> dict:
         kind, turns = mutate(draw, data.answer(entry["id"]), pool)
         expected = official_verdict(f"m{number}", entry, turns, raw[category][entry["id"]])
         strict, default = (
-            judge(official_scene(entry, mode), turns, data.answer(entry["id"]))
+            judge(official_start(entry, mode), turns, data.answer(entry["id"]))
             for mode in (True, False)
         )
         found = "valid" if strict.valid else strict.error

@@ -20,22 +20,23 @@ sys.path.append(str(Path(__file__).parents[2]))  # last: this interpreter has no
 from bfcl_parity import mutate
 
 from coevolve.environments.workers.bfcl import data
-from coevolve.environments.workers.bfcl.session import Session
+from coevolve.environments.workers.bfcl.effects import EffectNames
+from coevolve.environments.workers.bfcl.session import BfclSession
 from coevolve.environments.workers.bfcl.starts import generate
-from coevolve.environments.workers.bfcl.state import Names, cells, freeze, hidden
+from coevolve.environments.workers.bfcl.state import cells, freeze, hidden
 from coevolve.environments.workers.bfcl.values import values
-from coevolve.environments.workers.bfcl.worker import official_scene
-from coevolve.environments.workers.bfcl.world import Scene
+from coevolve.environments.workers.bfcl.worker import official_start
+from coevolve.environments.workers.bfcl.world import BfclStart
 
 
 class Whole:
     """A session beside which everything is computed anew from all cells."""
 
-    def __init__(self, scene: Scene):
-        self.session = Session(scene)
-        self._names = {class_: Names(class_) for class_ in scene.classes}
+    def __init__(self, start: BfclStart):
+        self.session = BfclSession(start)
+        self._names = {class_: EffectNames(class_) for class_ in start.classes}
         self._cells, self._hidden, self._hashes = {}, {}, {}
-        for class_ in scene.classes:
+        for class_ in start.classes:
             self._look(class_)
 
     def _look(self, class_: str) -> list[dict]:
@@ -72,11 +73,11 @@ class Whole:
 
 
 def random_calls(
-    draw: random.Random, session: Session, pool: dict[str, list[dict]]
+    draw: random.Random, session: BfclSession, pool: dict[str, list[dict]]
 ) -> list[list[dict]]:
     """Two turns of calls with what a user of the start state may say, and some with a reference's own arguments."""
-    scene = session.scene
-    known = values(scene.classes, scene.state, session.world.instances)
+    start = session.start
+    known = values(start.classes, start.state, session.world.instances)
     return [
         [_call(draw, draw.choice(session.world.tools()), known, pool) for _ in range(15)]
         for _ in range(2)
@@ -109,15 +110,15 @@ def main() -> None:
     ):
         pool[action["tool"]].append(action)
     for name, answer in answers.items():
-        scene = official_scene(data.entry(name), False)
-        results, wrong = Whole(scene).play(answer)
+        start = official_start(data.entry(name), False)
+        results, wrong = Whole(start).play(answer)
         digest.update(json.dumps(results).encode())
-        changed, also_wrong = Whole(scene).play(mutate(draw, answer, pool)[1])
+        changed, also_wrong = Whole(start).play(mutate(draw, answer, pool)[1])
         steps += len(results) + len(changed)
         different += wrong + also_wrong
     for number in range(200):
         config = generate(f"states-{number}", None)
-        whole = Whole(Scene(config["classes"], config["state"]))
+        whole = Whole(BfclStart(config["classes"], config["state"]))
         results, wrong = whole.play(random_calls(draw, whole.session, pool))
         steps += len(results)
         different += wrong

@@ -369,17 +369,17 @@ def test_no_argument_of_any_type_breaks_a_session_or_its_grading(env):
 SNAPSHOT = """
 import json, sys
 sys.path.append(sys.argv[1])
-from coevolve.environments.workers.bfcl.session import Session
-from coevolve.environments.workers.bfcl.world import Scene
+from coevolve.environments.workers.bfcl.session import BfclSession
+from coevolve.environments.workers.bfcl.world import BfclStart
 state = json.loads(sys.argv[2])
 def order(session, amount):
     arguments = {"order_type": "Buy", "symbol": next(iter(state["TradingBot"]["stocks"])), "price": 20, "amount": amount}
     return session.step(0, {"tool": "place_order", "arguments": arguments})
-one = Session(Scene(["TradingBot"], state))
+one = BfclSession(BfclStart(["TradingBot"], state))
 one.step(0, {"tool": "trading_login", "arguments": {"username": "a", "password": "b"}})
 order(one, 1)
 snapshot = one.snapshot()
-other, third = Session.restore(snapshot), Session.restore(snapshot)
+other, third = BfclSession.restore(snapshot), BfclSession.restore(snapshot)
 assert one.state() == other.state() and one.turns == other.turns
 first, second = order(one, 2), order(other, 2)
 assert first == second and one.state() == other.state() != third.state()

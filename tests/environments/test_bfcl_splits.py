@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
+import tomllib
 from collections import Counter
 
 import pytest
@@ -23,10 +23,8 @@ def numbers(tasks) -> list[int]:
 
 
 def shipped(name: str):
-    """A table of the worker's module, read from its file, for the module itself needs the benchmark."""
-    text = (registry.WORKERS / "bfcl/splits.py").read_text()
-    start = text.index(f"{name} = ") + len(name) + 3
-    return json.loads(text[start : text.index("}", start) + 1].replace(",\n}", "\n}"))
+    """A table of the worker's file of splits."""
+    return tomllib.loads((registry.WORKERS / "bfcl/splits.toml").read_text())[name]
 
 
 def test_halves_are_apart_of_equal_size_and_stratified(bfcl):
@@ -87,7 +85,7 @@ def bfcl_classes(pool) -> set[str]:
 
 def test_ids_have_the_shipped_digests(bfcl):
     """Every split's ids, one a line, hash to what the module says; there is a digest for each split."""
-    digests = shipped("DIGESTS")
+    digests = shipped("digests")
     assert set(digests) == set(bfcl.description.splits)
     for split, digest in digests.items():
         ids = "\n".join(task.start.name for task in bfcl.tasks(split))

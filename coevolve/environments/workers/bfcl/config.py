@@ -1,12 +1,15 @@
-"""What the configuration of a start state may hold, class by class.
+"""The check of a start state's configuration, class by class.
 
-No list of it is kept here: the keys are those that a class reads when it loads a scenario, and what may stand there is learnt
-from the class's defaults, the official start states and generated ones. Rows that always have the same fields must have them. The
-folders and files of `GorillaFileSystem` have a grammar of their own. `problem` names the first fault; what it passes can be loaded.
+No list of its keys is kept here: they are those that a class reads when it loads a scenario, and
+what may stand there is learnt from the class's defaults, the official start states and generated
+ones. Rows that always have the same fields must have them. The folders and files of
+`GorillaFileSystem` have a grammar of their own. `problem` names the first fault; a configuration
+without one can be loaded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -14,12 +17,16 @@ from .data import CATEGORIES, CLASSES, entries, source
 from .starts import generate
 
 EXAMPLES = 24
-"""Generated start states from which is learnt."""
+"""Generated start states to learn from."""
 NO_START = 'a start has a name, or a config {"classes": [...], "state": {...}}'
 MAX_DEPTH = 40
+"""Folders in one another."""
 MAX_NAMES = 5_000
+"""Files and folders."""
 
-_KINDS = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object", type(None): "null"}  # fmt: skip
+_NUMBER = "a number"
+_KINDS = {bool: "a boolean", int: _NUMBER, float: _NUMBER, str: "a text", list: "a list"}
+_KINDS |= {dict: "an object", type(None): "null"}
 
 
 class Shape:
@@ -43,7 +50,7 @@ class Shape:
                 self._tables = True
             else:
                 self._fields = set(value) if self._fields is None else self._fields & set(value)
-        for item in _items(value):
+        for _, item in _items(value):
             self._inner = self._inner or Shape()
             self._inner.learn(item)
 
@@ -55,27 +62,17 @@ class Shape:
         if isinstance(value, dict) and self._fields and not (self._tables and _is_table(value)):
             if missing := sorted(self._fields - set(value)):
                 return f"{place} lacks {', '.join(missing)}"
-        keys = (
-            value
-            if isinstance(value, dict)
-            else range(len(value))
-            if isinstance(value, list)
-            else ()
-        )
-        for key, item in zip(keys, _items(value), strict=True):
+        for key, item in _items(value):
             if self._inner and (found := self._inner.problem(item, f"{place}.{key}")):
                 return found
         return None
 
 
-def _items(value: Any) -> list[Any]:
-    return (
-        list(value.values())
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else []
-    )
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and items of an object, or of a list."""
+    if isinstance(value, dict):
+        return list(value.items())
+    return list(enumerate(value)) if isinstance(value, list) else []
 
 
 def _is_table(value: dict) -> bool:
@@ -100,7 +97,7 @@ class _Reading(dict):
 
 @cache
 def shapes(class_: str) -> dict[str, Shape]:
-    """Key → what a configuration may have there; of the keys that the class reads or a start state has."""
+    """Key that the class reads or a start state has → what a configuration may have there."""
     scenario = _Reading()
     if class_ != "MathAPI":
         getattr(source(class_), class_)()._load_scenario(scenario)
@@ -108,19 +105,17 @@ def shapes(class_: str) -> dict[str, Shape]:
     for key, default in scenario.asked.items():
         if type(default) in _KINDS:
             known[key].learn(default)
-    official = [
-        entry["initial_config"] for category in CATEGORIES for entry in entries(category).values()
-    ]
-    for state in official + [
-        generate(f"shapes-{number}", [class_])["state"] for number in range(EXAMPLES)
-    ]:
+    states = [entry["initial_config"] for name in CATEGORIES for entry in entries(name).values()]
+    states += [generate(f"shapes-{number}", [class_])["state"] for number in range(EXAMPLES)]
+    for state in states:
         for key, value in state.get(class_, {}).items():
             known.setdefault(key, Shape()).learn(value)
     return {key: shape for key, shape in known.items() if shape.learnt}
 
 
 def problem(config: Any) -> str | None:
-    """What is wrong with the configuration {"classes": […], "state": {…}} of a start; None if nothing is."""
+    """The first fault of a start's configuration {"classes": […], "state": {…}}; None if it has
+    none."""
     classes = config.get("classes") if isinstance(config, dict) else None
     if not isinstance(classes, list) or not classes:
         return NO_START
@@ -134,10 +129,13 @@ def problem(config: Any) -> str | None:
     if not isinstance(state, dict):
         return f"state is an object, not {_KINDS[type(state)]}"
     if unknown := [name for name in state if name not in classes]:
-        return f"there is a state for {unknown[0]!r}, which is none of the classes ({', '.join(classes)})"
-    return next(
-        (found for class_ in state if (found := _class_problem(class_, state[class_]))), None
-    )
+        known = ", ".join(classes)
+        return f"there is a state for {unknown[0]!r}, which is none of the classes ({known})"
+    return _first(_class_problem(class_, state[class_]) for class_ in state)
+
+
+def _first(problems: Iterable[str | None]) -> str | None:
+    return next(filter(None, problems), None)
 
 
 def _class_problem(class_: str, config: Any) -> str | None:
@@ -145,49 +143,46 @@ def _class_problem(class_: str, config: Any) -> str | None:
         return f"{class_}: a configuration is an object, not {_KINDS[type(config)]}"
     known = shapes(class_)
     if unknown := [key for key in config if key not in known]:
-        return f"{class_} has no {unknown[0]!r}; it has {', '.join(known) or 'nothing that can be set'}"
+        there = ", ".join(known) or "nothing that can be set"
+        return f"{class_} has no {unknown[0]!r}; it has {there}"
     if class_ == "GorillaFileSystem":
         return _tree_problem(config["root"]) if "root" in config else None
-    return next(
-        (found for key in config if (found := known[key].problem(config[key], f"{class_}.{key}"))),
-        None,
-    )
+    return _first(known[key].problem(config[key], f"{class_}.{key}") for key in config)
 
 
 def _tree_problem(root: Any) -> str | None:
-    """A root is an object with one folder; a folder {"type": "directory", "contents": {name: node}}, a file
-    {"type": "file", "content": text}."""
+    """A root is an object with one folder.
+
+    A folder is {"type": "directory", "contents": {name: node}}, a file {"type": "file", "content":
+    text}.
+    """
     if not isinstance(root, dict) or not root:
         return "GorillaFileSystem.root must be an object with a folder"
-    pending = [(f"/{name}", node, 0) for name, node in root.items()]
-    if wrong := next((place for place, node, _ in pending if not _is_folder(node)), None):
-        return f'GorillaFileSystem: {wrong} must be a folder {{"type": "directory", "contents": {{…}}}}'
-    names = 0
+    pending, names = [(f"/{name}", node, 0) for name, node in root.items()], 0
+    if wrong := [place for place, node, _ in pending if not _is_node(node, "directory")]:
+        folder = '{"type": "directory", "contents": {…}}'
+        return f"GorillaFileSystem: {wrong[0]} must be a folder {folder}"
     while pending:
         names += 1
         if names > MAX_NAMES:
             return f"GorillaFileSystem holds more than {MAX_NAMES} names"
         place, node, depth = pending.pop()
-        if _is_folder(node) and depth < MAX_DEPTH:
-            pending += [
-                (f"{place}/{name}", item, depth + 1) for name, item in node["contents"].items()
-            ]
-        elif not (
-            isinstance(node, dict)
-            and node.get("type") == "file"
-            and isinstance(node.get("content"), str)
-        ):
-            return f"GorillaFileSystem: {place} is neither a folder nor a file with a text, or lies too deep"
-        if wrong := next(
-            (name for name in node.get("contents", ()) if not name or "/" in name), None
-        ):
-            return f"GorillaFileSystem: {place} holds the impossible name {wrong!r}"
+        if _is_node(node, "directory") and depth < MAX_DEPTH:
+            inside = node["contents"].items()
+            pending += [(f"{place}/{name}", item, depth + 1) for name, item in inside]
+        elif not _is_node(node, "file"):
+            neither = "is neither a folder nor a file with a text, or lies too deep"
+            return f"GorillaFileSystem: {place} {neither}"
+        if wrong := [name for name in node.get("contents", ()) if not name or "/" in name]:
+            return f"GorillaFileSystem: {place} holds the impossible name {wrong[0]!r}"
     return None
 
 
-def _is_folder(node: Any) -> bool:
-    return (
-        isinstance(node, dict)
-        and node.get("type") == "directory"
-        and isinstance(node.get("contents"), dict)
-    )
+def _is_node(node: Any, type_: str) -> bool:
+    """Whether it is a well-formed file or directory."""
+    key, content = _CONTENT[type_]
+    has_type = isinstance(node, dict) and node.get("type") == type_
+    return has_type and isinstance(node.get(key), content)
+
+
+_CONTENT = {"directory": ("contents", dict), "file": ("content", str)}

@@ -1,9 +1,10 @@
-"""BFCL's data as it lies in the installed package: tasks, reference solutions, function documents, their version.
+"""BFCL's data as they lie in the installed package: tasks, reference solutions, function documents.
 
-Nothing of it is copied into this project. The package is read in place, and every file that decides an outcome is compared
-with the digests of the pinned version, so that a changed file is noticed before a month of training rests on it: the first
-difference raises `Damaged` with the file's name. Reference solutions are call strings; they are read as literals with `ast`,
-positional arguments bound in the documented order. Nothing is evaluated.
+Nothing of them is copied into this project. The package is read in place, and every file that
+decides an outcome is compared with the digests in package.toml, so that a changed file is noticed
+before a month of training rests on it: the first difference raises `Damaged` with the file's name.
+Reference solutions are call strings; `ast` reads them as literals and binds positional arguments in
+the documented order. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
-PINNED = "2026.3.23"
+from ..data_files import read_data
+
 INSTALL = "coevolve env install bfcl"
 PREFIX = "multi_turn_"
 
@@ -40,41 +43,16 @@ MAIN = ("GorillaFileSystem", "VehicleControlAPI", "TradingBot", "TravelAPI")
 
 CATEGORIES = ("base", "long_context", "miss_func", "miss_param")
 
-_DIGESTS = {
-    "data/BFCL_v4_multi_turn_base.json": "1a21a995d06fd6f2",
-    "data/BFCL_v4_multi_turn_long_context.json": "78c3268c5cc8e97c",
-    "data/BFCL_v4_multi_turn_miss_func.json": "87d28ce10e37d864",
-    "data/BFCL_v4_multi_turn_miss_param.json": "f0c66dda3795f5f5",
-    "data/possible_answer/BFCL_v4_multi_turn_base.json": "1fee67823b317571",
-    "data/possible_answer/BFCL_v4_multi_turn_long_context.json": "e82aa0e839c39d23",
-    "data/possible_answer/BFCL_v4_multi_turn_miss_func.json": "69e679b806d1c871",
-    "data/possible_answer/BFCL_v4_multi_turn_miss_param.json": "59c442901779e2c3",
-    "data/multi_turn_func_doc/gorilla_file_system.json": "c4c1b741c71e2a17",
-    "data/multi_turn_func_doc/math_api.json": "83fa31708c89442b",
-    "data/multi_turn_func_doc/message_api.json": "4d58ea933a5d2b28",
-    "data/multi_turn_func_doc/posting_api.json": "87f9fc404a06e410",
-    "data/multi_turn_func_doc/ticket_api.json": "31324e0380782664",
-    "data/multi_turn_func_doc/trading_bot.json": "1a7933fd8f0cb8fb",
-    "data/multi_turn_func_doc/travel_booking.json": "f17b950c13adddf4",
-    "data/multi_turn_func_doc/vehicle_control.json": "0c8a66292844874e",
-    "constants/default_prompts.py": "4cc033be99ae2b10",
-    "eval_checker/multi_turn_eval/func_source_code/gorilla_file_system.py": "84173750930b09aa",
-    "eval_checker/multi_turn_eval/func_source_code/math_api.py": "abde32cc25e71b2f",
-    "eval_checker/multi_turn_eval/func_source_code/message_api.py": "cf72af1635654147",
-    "eval_checker/multi_turn_eval/func_source_code/posting_api.py": "32b887aaa37c7167",
-    "eval_checker/multi_turn_eval/func_source_code/ticket_api.py": "6a9375aa6425410c",
-    "eval_checker/multi_turn_eval/func_source_code/trading_bot.py": "cc2e3949035b561e",
-    "eval_checker/multi_turn_eval/func_source_code/travel_booking.py": "e698e22adccf0d6d",
-    "eval_checker/multi_turn_eval/func_source_code/vehicle_control.py": "f5f7a2f289687289",
-    "eval_checker/multi_turn_eval/func_source_code/long_context.py": "5c9a5710115609c7",
-    "eval_checker/multi_turn_eval/multi_turn_checker.py": "b3b787515eda3bf0",
-    "eval_checker/multi_turn_eval/multi_turn_utils.py": "9fdbd779ec715959",
-}
-"""First 16 hex digits of sha256 of every file that a task, an observation or a verdict depends on."""
-
 
 class Damaged(Exception):
     """The installed package is missing, of another version, or not as released."""
+
+
+class PinnedPackage(NamedTuple):
+    """The tables of package.toml."""
+
+    release: str
+    digests: dict[str, str]
 
 
 @cache
@@ -89,25 +67,28 @@ def root() -> Path:
 @cache
 def version() -> str:
     """`<release>+<12 hex digits over all pinned files>`. Raises `Damaged`."""
-    release = importlib.metadata.version("bfcl-eval")
-    if release != PINNED:
-        raise Damaged(f"bfcl-eval {release} is installed, {PINNED} is needed. Try: {INSTALL}")
+    pinned = read_data(Path(__file__).with_name("package.toml"), PinnedPackage)
+    # importlib.metadata would say the same, and take a tenth of the worker's start
+    found = (path.stem for place in sys.path for path in Path(place).glob("bfcl_eval-*.dist-info"))
+    release = next(found, "bfcl_eval-?").rpartition("-")[2]
+    if release != pinned.release:
+        needed = f"bfcl-eval {release} is installed, {pinned.release} is needed"
+        raise Damaged(f"{needed}. Try: {INSTALL}")
     whole = hashlib.sha256()
-    for name, expected in sorted(_DIGESTS.items()):
+    for name, expected in sorted(pinned.digests.items()):
         found = digest(name)
         if found != expected:
-            raise Damaged(
-                f"{name} differs from release {PINNED} (sha256 {found}…, expected {expected}…). Try: {INSTALL}"
-            )
+            differs = f"{name} differs from release {release}"
+            sums = f"sha256 {found}…, expected {expected}…"
+            raise Damaged(f"{differs} ({sums}). Try: {INSTALL}")
         whole.update(f"{name} {found}\n".encode())
     return f"{release}+{whole.hexdigest()[:12]}"
 
 
 def source(class_: str) -> ModuleType:
     """The module that implements an API class."""
-    return importlib.import_module(
-        f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{DOCUMENTS[class_]}"
-    )
+    package = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
+    return importlib.import_module(f"{package}.{DOCUMENTS[class_]}")
 
 
 def digest(name: str) -> str:
@@ -162,53 +143,44 @@ def answer(name: str) -> list[list[dict]]:
 
 
 def read_call(text: str) -> dict:
-    """The action that a call string stands for: literals only, positional arguments in the documented order.
-
-    Raises ValueError for anything else.
-    """
+    """The action that a call string stands for. Raises ValueError for anything but literals."""
     node = ast.parse(text.strip(), mode="eval").body
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Name)
-        or node.func.id not in functions()
-    ):
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if name not in functions():
         raise ValueError(f"not a call of a documented function: {text[:80]}")
-    names = list(functions()[node.func.id][1]["parameters"]["properties"])
-    arguments = {
-        name: ast.literal_eval(value) for name, value in zip(names, node.args, strict=False)
-    }
-    arguments |= {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
+    names = functions()[name][1]["parameters"]["properties"]
+    values = [*zip(names, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
+    arguments = {name: ast.literal_eval(value) for name, value in values}
     if len(arguments) != len(node.args) + len(node.keywords) or None in arguments:
         raise ValueError(f"arguments cannot be bound: {text[:80]}")
-    return {"tool": node.func.id, "arguments": arguments}
+    return {"tool": name, "arguments": arguments}
 
 
 def later(entry: dict) -> dict[str, list[str]]:
-    """Index of a user's turn, as text → functions that are offered from it on; of the functions that are missing at first."""
+    """Index of a user's turn, as text → functions that are missing at first and offered from it
+    on."""
     return {turn: list(names) for turn, names in entry.get("missed_function", {}).items()}
 
 
 def runs_from(entry: dict) -> dict[str, int]:
-    """Function → first turn in which it runs: the one that offers it, or an earlier one in which the reference itself uses
-    it (an official slip in one entry)."""
+    """Function that is missing at first → index of the first turn in which it runs."""
     offered = {name: int(turn) for turn, names in later(entry).items() for name in names}
+    # an official slip: in one entry the reference uses a function before the turn that offers it
     for turn, calls in reversed(list(enumerate(answer(entry["id"])))):
         offered |= {call["tool"]: turn for call in calls if turn < offered.get(call["tool"], 0)}
     return offered
 
 
 def turns(entry: dict) -> list[str]:
-    """What the user says, turn by turn. The turn that brings missing functions has the package's own words."""
-    return [
-        "\n".join(message["content"] for message in turn) or _update() for turn in entry["question"]
-    ]
+    """The user's texts by turn; the package has words of its own for new functions that arrive."""
+    texts = ("\n".join(message["content"] for message in turn) for turn in entry["question"])
+    return [text or _update() for text in texts]
 
 
 @cache
 def _update() -> str:
-    return importlib.import_module(
-        "bfcl_eval.constants.default_prompts"
-    ).DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
+    prompts = importlib.import_module("bfcl_eval.constants.default_prompts")
+    return prompts.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
 
 
 def number(name: str) -> int:

@@ -1,12 +1,15 @@
-"""BFCL's own code at work: its evaluation of result files, and the prompts of its handlers. Runs in the bfcl-official venv (`launch`).
+"""BFCL's own code at work: its evaluation of result files, and the prompts of its handlers.
 
-    bfcl.official evaluate ROOT      ROOT/result → ROOT/score; ROOT/data holds questions and answers of our own, if any
-    bfcl.official prompts            conversations as JSON lines on stdin → what the official handlers send, on stdout
+Runs in the bfcl-official venv (`launch`).
 
-The package imports the SDK of every vendor to build its table of models, and two parsers of other languages: 6 GB for nothing
-that is used here. These modules, and no others, are replaced before the import: the table by one with our model names on the
-official handlers, the Java and JavaScript parsers by empty ones. All that reads, executes, judges and writes is the
-package's. The parent sets BFCL_PROJECT_ROOT (the package makes folders there as it is imported) and OPENAI_API_KEY (a client
+    bfcl.official evaluate ROOT    ROOT/result → ROOT/score; ROOT/data has questions and answers
+    bfcl.official prompts          conversations as JSON lines → what the handlers send
+
+The package imports the SDK of every vendor to build its table of models, and two parsers of other
+languages: 6 GB for nothing that is used here. These modules, and no others, are replaced before the
+import: the table by one with our model names on the official handlers, the Java and JavaScript
+parsers by empty ones. All that reads, executes, judges and writes is the package's. The parent sets
+BFCL_PROJECT_ROOT (the package makes folders there as it is imported) and OPENAI_API_KEY (a client
 object is made; nothing is ever sent).
 """
 
@@ -22,13 +25,8 @@ from typing import Any
 
 from . import data
 
-OFFICIAL = (
-    "multi_turn_base",
-    "multi_turn_long_context",
-    "multi_turn_miss_func",
-    "multi_turn_miss_param",
-)
-OWN = "multi_turn_coevolve"
+OFFICIAL = [f"{data.PREFIX}{category}" for category in data.CATEGORIES]
+OWN = f"{data.PREFIX}coevolve"
 PREFIX = "BFCL_v4"
 
 
@@ -49,15 +47,16 @@ def replace_modules() -> dict[str, SimpleNamespace]:
 
 def handler(name: str) -> type:
     """An official handler's class."""
-    module = {
+    modules = {
         "QwenFCHandler": "local_inference.qwen_fc",
         "OpenAICompletionsHandler": "api_inference.openai_completion",
     }
-    return getattr(importlib.import_module(f"bfcl_eval.model_handler.{module[name]}"), name)
+    return getattr(importlib.import_module(f"bfcl_eval.model_handler.{modules[name]}"), name)
 
 
 def evaluate(root: Path) -> None:
-    """Runs the evaluation behind `bfcl evaluate --partial-eval` on every model folder of ROOT/result.
+    """Runs the evaluation behind `bfcl evaluate --partial-eval` on every model folder of
+    ROOT/result.
 
     Raises `data.Damaged` for a package that is not the pinned release.
     """
@@ -83,7 +82,8 @@ def evaluate(root: Path) -> None:
 
 
 def evaluate_official(eval_runner: Any, root: Path, name: str, category: str) -> None:
-    """One category, as the package's `runner` does it for each; the tables of a leaderboard, minutes of work, are left out."""
+    """One category, as the package's `runner` does it for each."""
+    # not `runner` itself: it would make the tables of a leaderboard too, which takes minutes
     file = root / "result" / name / "multi_turn" / f"{PREFIX}_{category}_result.json"
     if file.is_file():
         results = eval_runner.load_file(file, sort_by_id=True)
@@ -101,24 +101,21 @@ def evaluate_own(eval_runner: Any, root: Path, name: str) -> None:
     if not file.is_file():
         return
     results = load_file(file, sort_by_id=True)
-    questions = {entry["id"]: entry for entry in load_file(root / "data" / f"{PREFIX}_{OWN}.json")}
-    answers = {
-        entry["id"]: entry
-        for entry in load_file(root / "data" / "possible_answer" / f"{PREFIX}_{OWN}.json")
-    }
-    prompts = populate_test_cases_with_predefined_functions(
-        [questions[entry["id"]] for entry in results]
-    )
+    own = f"{PREFIX}_{OWN}.json"
+    files = (root / "data" / own, root / "data" / "possible_answer" / own)
+    questions, answers = ({entry["id"]: entry for entry in load_file(path)} for path in files)
+    asked = [questions[entry["id"]] for entry in results]
+    prompts = populate_test_cases_with_predefined_functions(asked)
     possible = [answers[entry["id"]] for entry in results]
     judge = eval_runner.get_handler(name)
     eval_runner.multi_turn_runner(judge, results, prompts, possible, name, OWN, root / "score")
 
 
 def prompts() -> None:
-    """Answers requests {"entry": official id, "replies": [[text, …] per turn]}: what each handler shows, reply by reply.
+    """Answers requests {"entry": official id, "replies": {style: [reply, …]}} with what is sent.
 
-    The handlers' own inference loop runs; only the query to the server is replaced, by one that records what would be sent and
-    answers with the next of the replies.
+    The handlers' own inference loop runs; only the query to the server is replaced, by one that
+    records what would be sent and answers with the next of the replies.
     """
     replace_modules()
     from bfcl_eval.utils import load_dataset_entry
@@ -130,13 +127,10 @@ def prompts() -> None:
         if request["entry"] not in entries:
             category = request["entry"].rpartition("_")[0]
             entries |= {entry["id"]: entry for entry in load_dataset_entry(category)}
+        entry, replies = entries[request["entry"]], request["replies"]
         answer = {
-            style: record(make, copy.deepcopy(entries[request["entry"]]), request["replies"][style])
-            for style, make in {
-                "qwen-fc": qwen_fc,
-                "openai": openai_tools,
-                "prompting": openai_prompting,
-            }.items()
+            style: record(player, copy.deepcopy(entry), replies[style])
+            for style, player in STYLES.items()
         }
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -156,10 +150,7 @@ def qwen_fc(sent: list[Any], replies: Any) -> Any:
 
     def query(inference_data: dict) -> tuple[Any, float]:
         sent.append(player._format_prompt(inference_data["message"], inference_data["function"]))
-        choice = SimpleNamespace(text=next(replies))
-        return SimpleNamespace(
-            choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)
-        ), 0.0
+        return _response(text=next(replies)), 0.0
 
     player._query_prompting = query
     return player
@@ -181,24 +172,24 @@ def _chat(sent: list[Any], replies: Any, *, fc: bool) -> Any:
     player = handler("OpenAICompletionsHandler")("stub", 0, "stub", fc)
 
     def generate(**request: Any) -> tuple[Any, float]:
-        messages = [
-            m if isinstance(m, dict) else m.model_dump(exclude_unset=True)
-            for m in request["messages"]
-        ]
-        sent.append(
-            {"messages": copy.deepcopy(messages), "tools": copy.deepcopy(request.get("tools", []))}
-        )
+        asked = request["messages"]
+        messages = [m if isinstance(m, dict) else m.model_dump(exclude_unset=True) for m in asked]
+        sent.append(copy.deepcopy({"messages": messages, "tools": request.get("tools", [])}))
         reply = next(replies)
-        message = ChatCompletionMessage.model_validate(
-            reply if fc else {"role": "assistant", "content": reply}
-        )
-        choice = SimpleNamespace(message=message)
-        return SimpleNamespace(
-            choices=[choice], usage=SimpleNamespace(prompt_tokens=0, completion_tokens=0)
-        ), 0.0
+        message = reply if fc else {"role": "assistant", "content": reply}
+        return _response(message=ChatCompletionMessage.model_validate(message)), 0.0
 
     player.generate_with_backoff = generate
     return player
+
+
+def _response(**choice: Any) -> SimpleNamespace:
+    """A server's response with one choice, and no count of tokens."""
+    usage = SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+    return SimpleNamespace(choices=[SimpleNamespace(**choice)], usage=usage)
+
+
+STYLES = {"qwen-fc": qwen_fc, "openai": openai_tools, "prompting": openai_prompting}
 
 
 def main(what: str, *root: str) -> None:

@@ -1,6 +1,7 @@
-"""What is refused before a call is run: undocumented names and types, and what would take minutes or fill the memory.
+"""Refusals of calls that are not run: undocumented names and types, and calls that cost too much.
 
-A refusal is an answer that says how to write the call right. Nothing is looked up, bound or converted here.
+Such a call would take minutes or fill the memory. A refusal is an answer that says how to write the
+call right. Nothing is looked up, bound or converted here.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from typing import Any, NamedTuple
 from .data import functions
 
 MAX_TEXT = 20_000
+"""Characters of one text."""
 MAX_ITEMS = 1_000
+"""Items of one list or object."""
 MAX_NESTING = 6
+"""Lists and objects in one another."""
 MAX_PRECISION = 1_000
+"""Digits."""
 MAX_PLACES = 300
+"""Decimal places."""
 MAX_POWER_BITS = 14_000
-"""Below Python's limit for printing an integer (4,300 digits)."""
+"""Bits of a power, below Python's limit for printing an integer (4,300 digits)."""
 
 _TYPES = {
     "string": ((str,), "text"),
@@ -31,13 +37,16 @@ _TYPES = {
 }
 
 
-class Answer(NamedTuple):
+class CallAnswer(NamedTuple):
+    """What came back from one call: the text that the policy reads, and the kind of error."""
+
     text: str
     error: str | None = None
 
 
-def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> Answer | None:
-    """Why a call is not run at all, with a hint that helps to write it right; None if it may run."""
+def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> CallAnswer | None:
+    """Why a call is not run at all, with a hint that helps to write it right; None if it may
+    run."""
     if not isinstance(tool, str) or tool not in offered:
         near = difflib.get_close_matches(str(tool)[:60], list(offered), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -52,14 +61,14 @@ def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> Answer | Non
     return _refused("too_large", problem) if problem else None
 
 
-def _refused(kind: str, message: str) -> Answer:
-    return Answer(json.dumps({"error": message}), kind)
+def _refused(kind: str, message: str) -> CallAnswer:
+    return CallAnswer(json.dumps({"error": message}), kind)
 
 
 def _usage(tool: str, document: dict) -> str:
     required = document.get("required", [])
     parts = [
-        f"{name}: {_TYPES[schema['type']][1]}" + ("" if name in required else " (optional)")
+        f"{name}: {_TYPES[schema['type']][1]}{'' if name in required else ' (optional)'}"
         for name, schema in document["properties"].items()
     ]
     return f"{tool} takes {', '.join(parts) or 'no arguments'}."
@@ -75,32 +84,27 @@ def _names(arguments: dict, document: dict) -> str | None:
 
 def _types(arguments: dict, document: dict) -> str | None:
     for name, value in arguments.items():
-        optional = value is None and name not in document.get("required", [])
-        text_id = name.endswith("_id") and isinstance(
-            value, str
-        )  # some official tickets have ids like 'ticket_001'
-        if not optional and not text_id and not _fits(value, document["properties"][name]):
+        if value is None and name not in document.get("required", []):
+            continue
+        if name.endswith("_id") and isinstance(value, str):
+            continue  # some official tickets have ids like 'ticket_001'
+        if not _fits(value, document["properties"][name]):
             return f"{name} must be {_wanted(document['properties'][name])}."
     return None
 
 
 def _wanted(schema: dict) -> str:
-    """In words, the items of a list included: a list with wrong ones is a list."""
+    """The type in words, that of a list's items included."""
+    word = _TYPES[schema["type"]][1]
     items = schema.get("items") if schema["type"] == "array" else None
-    return (
-        f"{_TYPES[schema['type']][1]} whose items are each {_wanted(items)}"
-        if items
-        else _TYPES[schema["type"]][1]
-    )
+    return f"{word} whose items are each {_wanted(items)}" if items else word
 
 
 def _fits(value: Any, schema: dict) -> bool:
     types, _ = _TYPES[schema["type"]]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         return False
-    if schema["type"] == "array":
-        return all(_fits(item, schema["items"]) for item in value)
-    return True
+    return schema["type"] != "array" or all(_fits(item, schema["items"]) for item in value)
 
 
 def _size(value: Any, depth: int = 0) -> str | None:
@@ -127,9 +131,7 @@ def _cost(tool: str, arguments: dict) -> str | None:
     if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:
         return f"decimal_places may be at most {MAX_PLACES}."
     if tool == "power" and all(isinstance(value, int) for value in numbers.values()):
-        if (
-            abs(numbers.get("exponent", 0)) * abs(numbers.get("base", 0)).bit_length()
-            > MAX_POWER_BITS
-        ):
+        base, exponent = abs(numbers.get("base", 0)), abs(numbers.get("exponent", 0))
+        if exponent * base.bit_length() > MAX_POWER_BITS:
             return "The result has too many digits."
     return None

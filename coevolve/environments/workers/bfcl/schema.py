@@ -1,32 +1,33 @@
-"""A function's document as a `Tool` of the protocol: JSON Schema in place of BFCL's own type names."""
+"""A function's document as a `Tool` of the protocol: JSON Schema in place of BFCL's own type
+names."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from ..data_files import ToolPhrases
+
 _TYPES = {"dict": "object", "float": "number"}
 _ENUM = re.compile(r"\[Enum\]:\s*(\[[^\]]*\]|[^.]*)")
 
 
-def tool(name: str, class_: str, document: dict, language: dict[str, dict]) -> dict:
-    """The `Tool` dict; `language` has one entry a function, with `checked` and `read_only` beside the templates."""
-    entry = dict(language.get(name, {}))
-    checked, read_only = entry.pop("checked", False), entry.pop("read_only", False)
+def tool(name: str, class_: str, document: dict, phrases: ToolPhrases) -> dict:
+    """The `Tool` dict of a documented function."""
     return {
         "name": name,
         "description": document["description"].rpartition("Tool description:")[2].strip(),
         "parameters": schema(document["parameters"]),
         "app": class_,
-        "checked": checked,
-        "read_only": read_only,
-        "language": entry or None,
+        "checked": phrases.checked,
+        "read_only": bool(phrases.read_only),
+        "language": phrases.language(),
         "document": document,
     }
 
 
 def schema(source: dict) -> dict:
-    """JSON Schema of a documented type. The default text "None" stands for no default; `[Enum]` in a description is one."""
+    """JSON Schema of a documented type; `[Enum]` in a description becomes an enum."""
     found: dict[str, Any] = {"type": _TYPES.get(source["type"], source["type"])}
     text = source.get("description", "").strip()
     if text:
@@ -39,7 +40,7 @@ def schema(source: dict) -> dict:
     if "properties" in source:
         found["properties"] = {name: schema(value) for name, value in source["properties"].items()}
         found["required"] = list(source.get("required", []))
-    if source.get("default", "None") != "None":
+    if source.get("default", "None") != "None":  # the documents write no default so
         found["default"] = source["default"]
     return found
 

@@ -1,4 +1,4 @@
-"""An episode of BFCL: a world, what was done in it turn by turn, and what each call changed."""
+"""An episode of BFCL: a world, the calls made in it turn by turn, and what each call changed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import hashlib
 import pickle
 from typing import Any
 
-from . import state
 from .data import functions
-from .world import Scene, World
+from .effects import StateWatch
+from .state import CorruptState, copied
+from .world import BfclStart, BfclWorld
 
 MAX_OBSERVATION = 200_000
 """Characters; the longest official observation has under a third of it."""
 
 
-class Session:
-    """One episode, from the start of a scene."""
+class BfclSession:
+    """One episode, from its start on."""
 
-    def __init__(self, scene: Scene):
-        self.scene = scene
+    def __init__(self, start: BfclStart):
+        self.start = start
         self.turns: dict[int, list[dict]] = {}
         self.corrupt = False
-        self.world = World(scene)
-        instances = self.world.instances
-        self._watched = {
-            class_: state.Watch(class_, instances[class_]) for class_ in sorted(instances)
-        }
+        self.world = BfclWorld(start)
+        objects = sorted(self.world.instances.items())
+        self._watched = {class_: StateWatch(class_, instance) for class_, instance in objects}
         self._state = self._hash()
 
     def state(self) -> str:
@@ -41,45 +40,40 @@ class Session:
         return pickle.dumps(self)
 
     @staticmethod
-    def restore(snapshot: bytes) -> Session:
+    def restore(snapshot: bytes) -> BfclSession:
         """An episode of its own that goes on from a snapshot."""
         return pickle.loads(snapshot)
 
     def step(self, turn: int, action: Any) -> dict:
         """Runs one action and returns its `Result` as a dict."""
         call = _call(action)
-        self.turns.setdefault(turn, []).append(state.copied(call))
+        self.turns.setdefault(turn, []).append(copied(call))
         if self.corrupt:
             return self._fatal()
         answer = self.world.call(call["tool"], call["arguments"], turn)
-        text = answer.text if self.scene.strict else _cut(answer.text)
+        text = answer.text if self.start.strict else _cut(answer.text)
         try:
             effects = self._effects(call["tool"])
-        except state.Corrupt:
+        except CorruptState:
             self.corrupt = True
             return self._fatal()
-        return {
-            "observation": text,
-            "error": answer.error,
-            "effects": effects,
-            "state": self._state,
-        }
+        state = self._state
+        return {"observation": text, "error": answer.error, "effects": effects, "state": state}
 
     def _effects(self, tool: Any) -> list[dict]:
-        """No class reaches into another, so only the called one is compared."""
+        """What changed in the called class; no class reaches into another."""
         class_ = functions()[tool][0] if isinstance(tool, str) and tool in functions() else None
         if class_ not in self._watched:
             return []
         effects = self._watched[class_].effects(self.world.instances[class_])
-        if effects is None:
-            return []
-        self._state = self._hash()
-        return effects
+        if effects is not None:
+            self._state = self._hash()
+        return effects or []
 
     def _fatal(self) -> dict:
-        text = '{"error": "The state is corrupt: a folder contains itself, or the files outgrew all bounds."}'
+        why = "a folder contains itself, or the files outgrew all bounds"
         return {
-            "observation": text,
+            "observation": f'{{"error": "The state is corrupt: {why}."}}',
             "error": "corrupt_state",
             "effects": [],
             "fatal": "corrupt_state",

@@ -1,10 +1,12 @@
 """Generated start states: a pure function of a seed and the wanted classes.
 
-Classes that occur together in the official tasks are put together, one main class and often a second. The 200 official
-start states are test data: none is used, and no value comes from a reference solution. Where the official configurations
-make legal calls raise (rows without an id or an owner, counters that collide, lists in place of texts, bookings without a
-card), these are complete. Official quirks that shape the configuration: JSON keys are texts, so `comments` (never turned
-back into numbers) stay empty; `generated_ids` must be a set, so it is left out; the car's engine is `engineState`.
+Classes that occur together in the official tasks are put together, one main class and often a
+second. The 200 official start states are test data: none is used, and no value comes from a
+reference solution. Where the official configurations make legal calls raise (rows without an id or
+an owner, counters that collide, lists in place of texts, bookings without a card), these are
+complete. Official quirks that shape the configuration: JSON keys are texts, so `comments` (never
+turned back into numbers) stay empty; `generated_ids` must be a set, so it is left out; the car's
+engine is `engineState`.
 """
 
 from __future__ import annotations
@@ -13,54 +15,31 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from . import content
-
-TOGETHER = (
-    ("GorillaFileSystem",),
-    ("GorillaFileSystem", "TwitterAPI"),
-    ("GorillaFileSystem", "MathAPI"),
-    ("GorillaFileSystem", "MessageAPI"),
-    ("GorillaFileSystem", "TicketAPI"),
-    ("VehicleControlAPI",),
-    ("VehicleControlAPI", "TwitterAPI"),
-    ("VehicleControlAPI", "MessageAPI"),
-    ("VehicleControlAPI", "MathAPI"),
-    ("VehicleControlAPI", "TicketAPI"),
-    ("TradingBot",),
-    ("TradingBot", "MessageAPI"),
-    ("TradingBot", "TicketAPI"),
-    ("TradingBot", "MathAPI"),
-    ("TradingBot", "TwitterAPI"),
-    ("TravelAPI",),
-    ("TravelAPI", "TicketAPI"),
-    ("TravelAPI", "TwitterAPI"),
-    ("TravelAPI", "MessageAPI"),
-    ("TravelAPI", "MathAPI"),
-)
-"""Sets of classes that official tasks involve."""
+from .content import CONTENT
 
 
 def generate(seed: str, apps: list[str] | None) -> dict:
     """A start configuration {"classes", "state"} that contains the wanted classes."""
     wanted = sorted(set(apps or []))
     draw = random.Random(f"bfcl-start-{seed}-{','.join(wanted)}")
-    fitting = [classes for classes in TOGETHER if set(wanted) <= set(classes)]
+    fitting = [classes for classes in CONTENT.together if set(wanted) <= set(classes)]
     classes = list(draw.choice(fitting)) if fitting else wanted
-    return {"classes": classes, "state": {class_: _MAKERS[class_](draw) for class_ in classes}}
+    return {"classes": classes, "state": {class_: _STATES[class_](draw) for class_ in classes}}
 
 
 def _files(draw: random.Random) -> dict:
-    """A tree with files beside folders at the top, two versions of one file, an empty folder, a hidden file."""
-    folders = draw.sample(content.FOLDERS, 4)
-    stems = draw.sample(content.STEMS, 12)
+    """A tree whose top has files, folders, two versions of a file, an empty folder, a hidden
+    file."""
+    folders = draw.sample(CONTENT.folders, 4)
+    stems = draw.sample(CONTENT.stems, 12)
     top: dict[str, dict] = {}
     for stem in stems[:3]:
         top |= _file(draw, stem)
-    suffix = draw.choice(content.SUFFIXES[:2])
-    first = draw.sample(content.LINES, draw.randint(3, 5))
-    second = [line if draw.random() < 0.6 else draw.choice(content.LINES) for line in first[:-1]]
+    suffix = draw.choice(CONTENT.suffixes[:2])
+    first = draw.sample(CONTENT.lines, draw.randint(3, 5))
+    second = [line if draw.random() < 0.6 else draw.choice(CONTENT.lines) for line in first[:-1]]
     top[f"{stems[3]}_v1.{suffix}"] = _text("\n".join(first))
-    top[f"{stems[3]}_v2.{suffix}"] = _text("\n".join([*second, draw.choice(content.LINES)]))
+    top[f"{stems[3]}_v2.{suffix}"] = _text("\n".join([*second, draw.choice(CONTENT.lines)]))
     top[".settings"] = _text("theme=dark")
     rest = iter(stems[4:])
     for folder in folders[:3]:
@@ -68,22 +47,21 @@ def _files(draw: random.Random) -> dict:
         for _ in range(draw.randint(1, 2)):
             inside |= _file(draw, next(rest))
         if draw.random() < 0.5:
-            inside[draw.choice(content.SUBFOLDERS)] = _folder(
-                _file(draw, next(rest)) if draw.random() < 0.4 else {}
-            )
+            deep = _folder(_file(draw, next(rest)) if draw.random() < 0.4 else {})
+            inside[draw.choice(CONTENT.subfolders)] = deep
         top[folder] = _folder(inside)
     top[folders[3]] = _folder({})
     names = list(top)
     draw.shuffle(names)
-    return {"root": {draw.choice(content.ROOTS): _folder({name: top[name] for name in names})}}
+    return {"root": {draw.choice(CONTENT.roots): _folder({name: top[name] for name in names})}}
 
 
 def _file(draw: random.Random, stem: str) -> dict:
-    suffix = draw.choice(content.SUFFIXES)
+    suffix = draw.choice(CONTENT.suffixes)
     if suffix == "csv":
-        lines = [content.ROWS[0], *draw.sample(content.ROWS[1:], draw.randint(3, 6))]
+        lines = [CONTENT.rows[0], *draw.sample(CONTENT.rows[1:], draw.randint(3, 6))]
     else:
-        lines = draw.sample(content.LINES, draw.randint(2, 7))
+        lines = draw.sample(CONTENT.lines, draw.randint(2, 7))
     return {f"{stem}.{suffix}": _text("\n".join(lines))}
 
 
@@ -95,18 +73,12 @@ def _folder(contents: dict) -> dict:
     return {"type": "directory", "contents": contents}
 
 
-def _math(draw: random.Random) -> dict:
-    return {}
-
-
 def _messages(draw: random.Random) -> dict:
     first = draw.choice((101, 240, 310, 455, 520, 780))
-    people = {
-        name: f"USR{first + index}"
-        for index, name in enumerate(draw.sample(content.FIRST_NAMES, 4))
-    }
+    names = draw.sample(CONTENT.first_names, 4)
+    people = {name: f"USR{first + index}" for index, name in enumerate(names)}
     ids = list(people.values())
-    inbox = [{draw.choice(ids): text} for text in draw.sample(content.MESSAGES, draw.randint(3, 5))]
+    inbox = [{draw.choice(ids): text} for text in draw.sample(CONTENT.messages, draw.randint(3, 5))]
     return {
         "random_seed": draw.randrange(10**6),
         "user_count": first + len(ids) - 1,
@@ -118,7 +90,7 @@ def _messages(draw: random.Random) -> dict:
 
 
 def _twitter(draw: random.Random) -> dict:
-    me, *others = draw.sample(content.HANDLES, 6)
+    me, *others = draw.sample(CONTENT.handles, 6)
     first = draw.randrange(1_100, 8_000)
     ids = range(first, first + draw.randint(4, 6))
     tweets = {
@@ -126,14 +98,14 @@ def _twitter(draw: random.Random) -> dict:
             "id": id_,
             "username": me if draw.random() < 0.5 else draw.choice(others[:2]),
             "content": text,
-            "tags": sorted(draw.sample(content.TAGS, draw.randint(0, 2))),
+            "tags": sorted(draw.sample(CONTENT.tags, draw.randint(0, 2))),
             "mentions": [],
         }
-        for id_, text in zip(ids, draw.sample(content.TWEETS, len(ids)), strict=True)
+        for id_, text in zip(ids, draw.sample(CONTENT.tweets, len(ids)), strict=True)
     }
     return {
         "username": me,
-        "password": draw.choice(content.PASSWORDS),
+        "password": draw.choice(CONTENT.passwords),
         "authenticated": draw.random() < 0.65,
         "tweets": tweets,
         "comments": {},
@@ -144,9 +116,9 @@ def _twitter(draw: random.Random) -> dict:
 
 
 def _tickets(draw: random.Random) -> dict:
-    me, other = draw.sample(content.HANDLES, 2)
+    me, other = draw.sample(CONTENT.handles, 2)
     first = draw.randrange(2_000, 9_000)
-    chosen = draw.sample(content.TICKETS, draw.randint(3, 5))
+    chosen = draw.sample(CONTENT.tickets, draw.randint(3, 5))
     queue = [
         {
             "id": first + index,
@@ -163,7 +135,7 @@ def _tickets(draw: random.Random) -> dict:
 
 
 def _trading(draw: random.Random) -> dict:
-    symbols = sorted(draw.sample(sorted(content.COMPANIES), 8))
+    symbols = sorted(draw.sample(sorted(CONTENT.companies), 8))
     stocks = {symbol: _stock(draw) for symbol in symbols}
     first = draw.randrange(20_100, 48_000)
     orders = {
@@ -187,7 +159,7 @@ def _trading(draw: random.Random) -> dict:
             {
                 "type": draw.choice(("deposit", "withdrawal")),
                 "amount": float(draw.randrange(50, 2_000)),
-                "timestamp": f"2024-{month:02}-{draw.randint(1, 28):02} {draw.randint(8, 17):02}:{draw.randint(0, 59):02}:00",
+                "timestamp": f"2024-{month:02}-{_day(draw)} {_time(draw)}:00",
             }
             for month in sorted(draw.sample(range(1, 9), draw.randint(2, 4)))
         ],
@@ -218,15 +190,11 @@ def _order(draw: random.Random, id_: int, stocks: dict, index: int) -> dict:
 
 
 def _travel(draw: random.Random) -> dict:
-    first_name, last_name = draw.choice(content.FIRST_NAMES), draw.choice(content.LAST_NAMES)
-    cards = {
-        _digits(draw, 12): _card(draw, f"{first_name} {last_name}")
-        for _ in range(draw.randint(1, 2))
-    }
-    bookings = {
-        _digits(draw, 7): _booking(draw, draw.choice(list(cards)))
-        for _ in range(draw.randint(1, 2))
-    }
+    first_name, last_name = draw.choice(CONTENT.first_names), draw.choice(CONTENT.last_names)
+    count, holder = draw.randint(1, 2), f"{first_name} {last_name}"
+    cards = {_digits(draw, 12): _card(draw, holder) for _ in range(count)}
+    count, ids = draw.randint(1, 2), list(cards)
+    bookings = {_digits(draw, 7): _booking(draw, draw.choice(ids)) for _ in range(count)}
     logged_in = draw.random() < 0.75
     return {
         "random_seed": draw.randrange(10**6),
@@ -253,16 +221,24 @@ def _card(draw: random.Random, holder: str) -> dict:
 
 
 def _booking(draw: random.Random, card_id: str) -> dict:
-    departure = draw.choice(sorted(content.ROUTES))
+    departure = draw.choice(sorted(CONTENT.routes))
     return {
         "card_id": card_id,
-        "travel_date": f"2026-{draw.randint(3, 12):02}-{draw.randint(1, 28):02}",
+        "travel_date": f"2026-{draw.randint(3, 12):02}-{_day(draw)}",
         "travel_from": departure,
-        "travel_to": draw.choice(content.ROUTES[departure]),
+        "travel_to": draw.choice(CONTENT.routes[departure]),
         "travel_class": draw.choice(("economy", "business", "first")),
         "travel_cost": float(draw.randrange(200, 3_000, 10)),
         "transaction_id": _digits(draw, 8),
     }
+
+
+def _day(draw: random.Random) -> str:
+    return f"{draw.randint(1, 28):02}"
+
+
+def _time(draw: random.Random) -> str:
+    return f"{draw.randint(8, 17):02}:{draw.randint(0, 59):02}"
 
 
 def _digits(draw: random.Random, count: int) -> str:
@@ -271,9 +247,7 @@ def _digits(draw: random.Random, count: int) -> str:
 
 def _vehicle(draw: random.Random) -> dict:
     doors = ("driver", "passenger", "rear_left", "rear_right")
-    locked = draw.random() < 0.35
-    pressed = draw.random() < 0.25
-    engaged = draw.random() < 0.5
+    locked, pressed, engaged = (draw.random() < chance for chance in (0.35, 0.25, 0.5))
     return {
         "random_seed": draw.randrange(10**6),
         "fuelLevel": round(draw.uniform(2, 30), 1),
@@ -295,16 +269,16 @@ def _vehicle(draw: random.Random) -> dict:
         "distanceToNextVehicle": float(draw.randint(20, 180)),
         "cruiseStatus": "inactive",
         "destination": "None",
-        "frontLeftTirePressure": round(draw.uniform(27, 36), 1),
-        "frontRightTirePressure": round(draw.uniform(27, 36), 1),
-        "rearLeftTirePressure": round(draw.uniform(27, 36), 1),
-        "rearRightTirePressure": round(draw.uniform(27, 36), 1),
+        **{f"{tire}TirePressure": round(draw.uniform(27, 36), 1) for tire in _TIRES},
     }
 
 
-_MAKERS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
+_TIRES = ("frontLeft", "frontRight", "rearLeft", "rearRight")
+
+
+_STATES: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "GorillaFileSystem": _files,
-    "MathAPI": _math,
+    "MathAPI": lambda draw: {},
     "MessageAPI": _messages,
     "TwitterAPI": _twitter,
     "TicketAPI": _tickets,

@@ -1,13 +1,15 @@
 """One episode's API objects, and calls on them without `eval`.
 
-A `World` owns its objects alone. A call names a documented function and gives arguments by name; both are checked against
-the function's document, then the bound method of this world's object is called with copies. Nothing that a model wrote is
-evaluated, formatted into code, or looked up as an attribute. The observation is the text that the official executor gives
-for the same call, byte for byte, but for the differences that docs/bfcl.md lists; under strict parity (`Scene.strict`) those
-of them that can be had safely are reproduced too (`quirks`).
+A `BfclWorld` owns its objects alone. A call names a documented function and gives arguments by
+name; both are checked against the function's document, then the bound method of this world's object
+is called with copies. Nothing that a model wrote is evaluated, formatted into code, or looked up as
+an attribute. The observation is the text that the official executor gives for the same call, byte
+for byte, but for the differences that docs/bfcl.md lists; under strict parity (`BfclStart.strict`)
+those of them that can be had safely are reproduced too.
 
-Known leaks of the API classes are closed here: `post_tweet`'s mutable defaults, the decimal and mpmath precision, argument
-aliasing, the module-level tables that long_context inserts by reference, and the machine's clock.
+Known leaks of the API classes are closed here: `post_tweet`'s mutable defaults, the decimal and
+mpmath precision, argument aliasing, the module-level tables that long_context inserts by reference,
+and the machine's clock.
 """
 
 from __future__ import annotations
@@ -18,45 +20,32 @@ import json
 import re
 from collections.abc import Callable, Collection
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpmath
 
+from ..data_files import read_data
 from .data import DOCUMENTS, members, source
-from .quirks import RAISED, Quirks, Shared
-from .refusals import Answer, refusal
+from .refusals import CallAnswer, refusal
 from .state import copied
-
-_REFUSALS: dict[str, tuple[str, tuple]] = {
-    "authenticate_twitter": ("authentication_status", (False,)),
-    "message_login": ("login_status", (False,)),
-    "ticket_login": ("success", (False,)),
-    "logout": ("success", (False,)),
-    "trading_login": ("status", ("Already logged in",)),
-    "trading_logout": ("status", ("No user is currently logged in",)),
-    "retweet": ("retweet_status", ("Already retweeted",)),
-    "follow_user": ("follow_status", (False,)),
-    "unfollow_user": ("unfollow_status", (False,)),
-    "get_symbol_by_name": ("symbol", ("Stock not found",)),
-    "get_nearest_airport_by_city": ("nearest_airport", ("Unknown",)),
-    "get_zipcode_based_on_city": ("zipcode", ("00000",)),
-}
-"""Answers that say no without the word error."""
-
-_KINDS = (
-    ("denied", r"authenticat|log in|logged in|token"),
-    ("not_found", r"not found|no such|not registered|no available|404"),
-    ("conflict", r"already|exists|not empty"),
-    ("limit", r"insufficient|exceeded|capacity|limit|market is closed"),
-    ("precondition", r"must be locked|brake|start the engine"),
-)
-
+from .strict_parity import RAISED, SharedObjects, StrictParity
 
 PRECISION = 28
 """Digits of decimal numbers, as in a fresh process."""
 
 
-class Scene(NamedTuple):
+class ErrorFile(NamedTuple):
+    """The tables of errors.toml, which says what each holds."""
+
+    kinds: dict[str, str]
+    refusals: dict[str, tuple[str, str | bool]]
+
+
+_ERRORS: ErrorFile = read_data(Path(__file__).with_name("errors.toml"), ErrorFile)
+
+
+class BfclStart(NamedTuple):
     """Where an episode begins, and by which rules."""
 
     classes: list[str]
@@ -67,18 +56,21 @@ class Scene(NamedTuple):
     strict: bool = False
     """Reproduce the official executor's quirks (docs/bfcl.md)."""
     name: str = "synthetic_0"
-    """Of the official entry; strict parity writes it where the official executor does."""
+    """Id of the official entry; strict parity writes it where the official executor does."""
 
 
-class World:
+class BfclWorld:
     """The API objects of one episode."""
 
-    def __init__(self, scene: Scene, shared: Shared | None = None, role: str = "policy"):
-        """`shared` and `role` matter under strict parity alone. Raises ValueError for a class that is not one of the eight or
-        a configuration that cannot be loaded."""
-        self._scene = scene
-        self._quirks = Quirks(f"{role}_{scene.name}", shared or Shared()) if scene.strict else None
-        self.instances = {name: self._instance(name) for name in scene.classes}
+    def __init__(self, start: BfclStart, shared: SharedObjects | None = None, role: str = "policy"):
+        """`shared` and `role` matter under strict parity alone.
+
+        Raises ValueError for an unknown class or a configuration that cannot be loaded.
+        """
+        self._start = start
+        names = f"{role}_{start.name}"
+        self._strict = StrictParity(names, shared or SharedObjects()) if start.strict else None
+        self.instances = {name: self._instance(name) for name in start.classes}
         self._methods = self._bind()
 
     def _bind(self) -> dict[str, Callable[..., Any]]:
@@ -97,26 +89,26 @@ class World:
         self._methods = self._bind()
 
     def _instance(self, name: str) -> Any:
-        instance = loaded(name, self._scene.state.get(name, {}), self._scene.long_context)
-        if name == "TravelAPI" and self._scene.long_context:
-            rows = self._quirks.shared.rows if self._quirks else copy.deepcopy
+        long_context = self._start.long_context
+        instance = loaded(name, self._start.state.get(name, {}), long_context)
+        if name == "TravelAPI" and long_context:
+            rows = self._strict.shared.rows if self._strict else copy.deepcopy
             instance.credit_card_list = rows(instance.credit_card_list)
             instance.booking_record = rows(instance.booking_record)
         return instance
 
     def tools(self, without: Collection[str] = ()) -> list[str]:
+        """The functions that can be called, but for some."""
         return [name for name in self._methods if name not in without]
 
     def _offered(self, turn: int) -> Collection[str]:
-        later = self._scene.later
-        return (
-            self.tools([name for name in later if later[name] > turn]) if later else self._methods
-        )
+        later = self._start.later
+        return self.tools([n for n in later if later[n] > turn]) if later else self._methods
 
-    def call(self, tool: Any, arguments: Any, turn: int = 0) -> Answer:
+    def call(self, tool: Any, arguments: Any, turn: int = 0) -> CallAnswer:
         """Runs one call; whatever goes wrong is an answer with an error."""
-        if self._quirks:
-            refused = self._quirks.refusal(tool, arguments, self._methods)
+        if self._strict:
+            refused = self._strict.refusal(tool, arguments, self._methods)
         else:
             refused = refusal(tool, arguments, self._offered(turn))
         if refused:
@@ -124,19 +116,19 @@ class World:
         digits, decimal.getcontext().prec = mpmath.mp.dps, PRECISION
         try:
             result = self._methods[tool](**self._bound(tool, copied(arguments)))
-            return Answer(_text(result), _failure(tool, result))
+            return CallAnswer(_text(result), _failure(tool, result))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - boundary: the API's own failure is an observation
-            return Answer(f"{RAISED}{error}", "exception")
+            return CallAnswer(f"{RAISED}{error}", "exception")
         finally:
             decimal.getcontext().prec = PRECISION
             if mpmath.mp.dps != digits:
                 mpmath.mp.dps = digits
 
     def _bound(self, tool: str, arguments: dict) -> dict:
-        if self._quirks:
-            return self._quirks.arguments(tool, arguments, self._methods)
+        if self._strict:
+            return self._strict.arguments(tool, arguments, self._methods)
         return {"tags": [], "mentions": []} | arguments if tool == "post_tweet" else arguments
 
 
@@ -166,8 +158,7 @@ def loaded(name: str, config: dict, long_context: bool) -> Any:
 
 
 def _text(result: Any) -> str:
-    if isinstance(result, str):
-        return result
+    """A result as the official executor writes it."""
     if type(result) is dict:
         try:
             return json.dumps(result)
@@ -183,10 +174,11 @@ def _failure(tool: str, result: Any) -> str | None:
         return _kind(str(first["error"]))
     if isinstance(first, str) and first.startswith("Error:"):
         return _kind(first)
-    key, refusals = _REFUSALS.get(tool, ("", ()))
-    return "refused" if isinstance(result, dict) and result.get(key) in refusals else None
+    key, refusing = _ERRORS.refusals.get(tool, (None, None))
+    refused = key is not None and isinstance(result, dict) and result.get(key) == refusing
+    return "refused" if refused else None
 
 
 def _kind(message: str) -> str:
-    lower = message.lower()
-    return next((kind for kind, pattern in _KINDS if re.search(pattern, lower)), "invalid")
+    patterns, lower = _ERRORS.kinds.items(), message.lower()
+    return next((kind for kind, pattern in patterns if re.search(pattern, lower)), "invalid")
