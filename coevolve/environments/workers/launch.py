@@ -1,10 +1,11 @@
-"""How a module of this folder is started in any interpreter: this one's, or a benchmark's. Standard library only.
+"""How a module of this folder is started in any interpreter: this one's, or a benchmark's.
 
-    python -P -s launch.py bfcl.worker --strict-parity      runs `main("--strict-parity")` of bfcl/worker.py
+    python -P -s launch.py bfcl.worker --strict-parity    main("--strict-parity") of bfcl/worker.py
 
-A benchmark's interpreter has no `coevolve`, and nothing of ours may go by a short name in it: `code` is the standard library's
-module there, `appworld` the benchmark's package. So no folder of ours is on the search path (`-P`). This folder becomes the
-package that it is in the toolkit too, below parents that are empty; what runs in it imports the standard library, the
+Standard library only. A benchmark's interpreter has no `coevolve`, and nothing of ours may go by a
+short name in it: `code` is the standard library's module there, `appworld` the benchmark's package.
+So no folder of ours is on the search path (`-P`). This folder becomes the package that it is in the
+toolkit too, below parents that are empty; what runs in it imports the standard library, the
 benchmark's package and, relatively, its neighbours.
 """
 

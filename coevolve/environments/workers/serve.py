@@ -1,22 +1,28 @@
-"""The protocol loop of a worker, the built-in ones' and yours: ``from coevolve.environments.workers.serve import serve``, or
-a copy of this file beside a worker whose interpreter has no `coevolve`. Standard library only.
+"""The protocol loop of a worker, the built-in ones' and yours.
 
-``serve(environment)`` answers requests until stdin ends. `environment` is an object with the methods
+    from coevolve.environments.workers.serve import serve
 
-    describe() -> dict                                  `Description` (see coevolve/environments/protocol.py)
-    open(start: dict) -> (session, dict)                any object of the worker's own, and its `Opened`; a second argument,
-                                                        the user's turns, comes if `describe` says `query`
-    step(session, turn: int, action) -> dict            `Result`; an action is {"tool", "arguments"} or a text of code
-    evaluate(session, task: dict) -> dict               `Graded`
-    tasks(split: str) -> list[dict]                     optional: own tasks, without schema and id
+or a copy of this file beside a worker whose interpreter has no `coevolve`. Standard library only.
+``serve(environment)`` answers requests until stdin ends; `environment` is an object with the
+methods
+
+    describe() -> dict                           `Description` (coevolve/environments/protocol.py)
+    open(start: dict) -> (session, dict)         any object of the worker's own, and its `Opened`; a
+                                                 second argument, the user's turns, comes if
+                                                 `describe` says `query`
+    step(session, turn: int, action) -> dict     `Result`; an action is a call or a text of code
+    evaluate(session, task: dict) -> dict        `Graded`
+    tasks(split: str) -> list[dict]              optional: own tasks, without schema and id
     start(seed: str, apps: list[str] | None) -> dict    optional: `Start`
-    close(session) -> None                              optional
+    close(session) -> None                       optional
 
-The loop keeps the protocol's pipe for itself: what any library prints goes to stderr, and nobody else reads stdin. Replies
-are strict JSON; a non-finite number in one is written as text. SIGINT is ignored, for the parent decides. An exception in a
-method is an error reply: `bad_request` for `BadRequest` and malformed requests, `unsupported` for a missing method,
-`internal` for the rest, whose traceback goes to stderr. After a `fatal` result the rest of that entry's actions is not run.
-A `MemoryError` ends the process with `OUT_OF_MEMORY`, because nothing that lives in it can be trusted any more.
+The loop keeps the protocol's pipe for itself: what any library prints goes to stderr, and nobody
+else reads stdin. Replies are strict JSON; a non-finite number in one is written as text. SIGINT is
+ignored, for the parent decides. An exception in a method is an error reply: `bad_request` for
+`BadRequest` and malformed requests, `unsupported` for a missing method, `internal` for the rest,
+whose traceback goes to stderr. After a `fatal` result the rest of that entry's actions is not run.
+A `MemoryError` ends the process with `OUT_OF_MEMORY`, because nothing that lives in it can be
+trusted any more.
 """
 
 from __future__ import annotations
@@ -26,15 +32,17 @@ import math
 import os
 import signal
 import sys
-import traceback
 from typing import Any
 
 BUFFER = 1 << 20
+"""Bytes that are read at a time."""
 OUT_OF_MEMORY = 77
+"""Exit code."""
 
 
 class BadRequest(Exception):
-    """A request that this environment cannot serve: an unknown split, start state, session, or op."""
+    """A request that this environment cannot serve: an unknown split, start state, session, or
+    op."""
 
     kind = "bad_request"
 
@@ -47,7 +55,7 @@ def serve(environment: Any) -> None:
     """Answers requests in order until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, replies = _take_pipes()
-    loop = _Loop(environment)
+    loop = _ProtocolLoop(environment)
     for line in requests:
         if line.strip():
             try:
@@ -57,7 +65,8 @@ def serve(environment: Any) -> None:
 
 
 def _take_pipes():
-    """The protocol's two pipes on private descriptors; descriptor 0 reads nothing, descriptor 1 is stderr."""
+    """The protocol's two pipes on private descriptors; descriptor 0 reads nothing, descriptor 1 is
+    stderr."""
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -72,7 +81,7 @@ def _write(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-class _Loop:
+class _ProtocolLoop:
     """The sessions of one worker, by the client's ids."""
 
     def __init__(self, environment: Any):
@@ -95,6 +104,8 @@ class _Loop:
         except json.JSONDecodeError as error:
             return _error(id_, "bad_request", f"not JSON: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - boundary: becomes a typed reply
+            import traceback  # takes long to import, and is seldom needed
+
             traceback.print_exc(file=sys.stderr)
             sys.stderr.flush()
             return _error(id_, "internal", f"{type(error).__name__}: {error}")
@@ -161,10 +172,8 @@ class _Loop:
         return {}
 
 
-_HANDLERS = {
-    name: getattr(_Loop, name)
-    for name in ("describe", "tasks", "start", "open", "step", "evaluate", "close")
-}
+_OPS = ("describe", "tasks", "start", "open", "step", "evaluate", "close")
+_HANDLERS = {name: getattr(_ProtocolLoop, name) for name in _OPS}
 
 
 def _field(request: Any, name: str, type_: type):
@@ -185,12 +194,13 @@ def _error(id_: Any, kind: str, message: str) -> bytes:
 def _encode(reply: dict) -> bytes:
     """Strict JSON in UTF-8 with a newline; characters that UTF-8 has not become `?`."""
     try:
-        text = json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _dumps(reply)
     except ValueError:
-        text = json.dumps(
-            _finite(reply), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
+        text = _dumps(_finite(reply))
     return text.encode("utf-8", "replace") + b"\n"
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _finite(value: Any) -> Any:
@@ -198,10 +208,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {
-            str(_finite(key)) if isinstance(key, float) else key: _finite(item)
-            for key, item in value.items()
-        }
+        items = value.items()
+        return {str(_finite(k)) if isinstance(k, float) else k: _finite(v) for k, v in items}
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value

@@ -1,11 +1,13 @@
-"""The desk's own tasks: every kind, grounded in a world of its own and executed.
+"""The desk's own tasks: every kind, made for a world of its own and executed there.
 
-A kind is a goal tool and where its text comes from: `farm.set/given` (the user says it), `farm.set/lookup` (the user refers
-to a note that must be read first). Looking up the id behind a name does not count. The request is the desk's own phrasing:
-the language templates of `tools`, a looked-up value said as the phrase of the call that tells it.
+A kind is a goal tool and where its text comes from: `farm.set/given` (the user says it),
+`farm.set/lookup` (the user refers to a note that must be read first). Looking up the id behind a
+name does not count. The request is the desk's own phrasing: the language templates of `tools`, with
+a looked-up value said as the phrase of the call that tells it.
 
-Splits: `demos` (what the laptop policy is shown), `dev` and `heldout`, in worlds that no training start shares. Demonstrations
-are uneven: some skills, `RARE_SKILLS`, are shown once or twice, so a policy that learnt from them starts weak there.
+Splits: `demos` (shown to the laptop policy), `dev` and `heldout`, in worlds that no training start
+shares. Demonstrations are uneven: `RARE_SKILLS` are shown once or twice, so a policy that learnt
+from them starts weak there.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-from .tools import ANSWERS, requests
-from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, WORDS, World
+from .content import CONTENT
+from .tools import requests
+from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, DeskWorld
 
 DEMONSTRATIONS = 5000
 RARE_SKILL_COUNT = 16
 ANSWER_WEIGHT = 6.0
+"""How much more often than another common kind the demonstrations give an answer."""
 PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
-"""Tasks of each common and of each rare kind."""
+"""Number of tasks of each common and of each rare kind."""
 SEEDS = {
     "train": (0, 10**9),
     "demos": (10**9, 2 * 10**9),
@@ -31,7 +35,7 @@ SEEDS = {
 GIVE = ("desk", "answer")
 
 
-class Kind(NamedTuple):
+class DeskKind(NamedTuple):
     """What behaviour a task asks for."""
 
     app: str
@@ -42,32 +46,21 @@ class Kind(NamedTuple):
         return f"{self.app}.{self.verb}/{'lookup' if self.lookup else 'given'}"
 
 
-KINDS = (
-    [Kind(app, verb, lookup) for app in APPS for verb in VALUE_VERBS for lookup in (False, True)]
-    + [Kind(app, verb, False) for app in APPS for verb in BARE_VERBS]
-    + [Kind(*GIVE, True)]
-)
+KINDS = [DeskKind(app, v, look) for app in APPS for v in VALUE_VERBS for look in (False, True)]
+KINDS += [DeskKind(app, verb, False) for app in APPS for verb in BARE_VERBS]
+KINDS.append(DeskKind(*GIVE, True))
+
+_HARD = [skill for skill, how in CONVENTIONS.items() if how.preparation and how.completion]
+RARE_SKILLS = sorted(random.Random("desk-rare-skills").sample(_HARD, RARE_SKILL_COUNT))
+"""Some of the (app, verb) whose convention asks for most: a preparation and a completion."""
 
 
-def _rare_skills() -> list[tuple[str, str]]:
-    """Some of the skills whose convention asks for most: a preparation and a completion."""
-    hard = [
-        skill
-        for skill, convention in CONVENTIONS.items()
-        if convention.preparation and convention.completion
-    ]
-    return sorted(random.Random("desk-rare-skills").sample(hard, RARE_SKILL_COUNT))
-
-
-RARE_SKILLS = _rare_skills()
-
-
-def is_rare(kind: Kind) -> bool:
+def is_rare(kind: DeskKind) -> bool:
     return (kind.app, kind.verb) in RARE_SKILLS
 
 
 def tasks(split: str) -> list[dict[str, Any]]:
-    """The task records of a split, without schema, id and environment. Raises KeyError for an unknown split."""
+    """The task records of a split, without schema, id and environment."""
     low, high = SEEDS[split]
     rng = random.Random(f"desk-tasks-{split}")
     kinds = _demonstrated(rng) if split == "demos" else _evenly(*PER_KIND[split])
@@ -76,27 +69,26 @@ def tasks(split: str) -> list[dict[str, Any]]:
 
 def sizes() -> dict[str, int]:
     """Number of tasks per split."""
-    return {"demos": DEMONSTRATIONS} | {
-        split: len(_evenly(*counts)) for split, counts in PER_KIND.items()
-    }
+    even = {split: len(_evenly(*counts)) for split, counts in PER_KIND.items()}
+    return {"demos": DEMONSTRATIONS} | even
 
 
-def _demonstrated(rng: random.Random) -> list[Kind]:
-    """Rare skills once or, every third, twice; the rest are common kinds, about 50 times each; in random order."""
+def _demonstrated(rng: random.Random) -> list[DeskKind]:
+    """Rare skills once or, every third, twice, and common kinds about 50 times each, shuffled."""
     common = [kind for kind in KINDS if not is_rare(kind)]
-    chosen = [Kind(*skill, False) for skill in RARE_SKILLS]
-    chosen += [Kind(*skill, skill[1] in VALUE_VERBS) for skill in RARE_SKILLS[::3]]
+    chosen = [DeskKind(*skill, False) for skill in RARE_SKILLS]
+    chosen += [DeskKind(*skill, skill[1] in VALUE_VERBS) for skill in RARE_SKILLS[::3]]
     weights = [ANSWER_WEIGHT if kind[:2] == GIVE else 1.0 for kind in common]
     chosen += rng.choices(common, weights, k=DEMONSTRATIONS - len(chosen))
     rng.shuffle(chosen)
     return chosen
 
 
-def _evenly(common: int, rare: int) -> list[Kind]:
+def _evenly(common: int, rare: int) -> list[DeskKind]:
     return [kind for kind in KINDS for _ in range(rare if is_rare(kind) else common)]
 
 
-def _record(kind: Kind, seed: int, split: str, rng: random.Random) -> dict[str, Any]:
+def _record(kind: DeskKind, seed: int, split: str, rng: random.Random) -> dict[str, Any]:
     query, calls = instantiate(kind, seed, rng)
     return {
         "kind": str(kind),
@@ -110,9 +102,9 @@ def _record(kind: Kind, seed: int, split: str, rng: random.Random) -> dict[str, 
     }
 
 
-def instantiate(kind: Kind, seed: int, rng: random.Random) -> tuple[str, list[dict[str, Any]]]:
-    """A request and the calls that fulfil it in the world of `seed`; every call is executed there and works."""
-    world, calls, arguments, said = World(seed), [], {}, {}
+def instantiate(kind: DeskKind, seed: int, rng: random.Random) -> tuple[str, list[dict[str, Any]]]:
+    """A request and the calls that fulfil it in the world of `seed`, where each was executed."""
+    world, calls, arguments, said = DeskWorld(seed), [], {}, {}
 
     def call(tool: str, **values: str) -> dict[str, Any]:
         outcome = world.call(tool, values)
@@ -127,20 +119,17 @@ def instantiate(kind: Kind, seed: int, rng: random.Random) -> tuple[str, list[di
         arguments["text"] = call(f"{source}.read", owner=owner)["text"]
         said["text"] = f"the {source} note of {owner}"
     elif kind.verb in VALUE_VERBS:
-        arguments["text"] = said["text"] = rng.choice(WORDS)
+        arguments["text"] = said["text"] = rng.choice(CONTENT.words)
     if kind[:2] == GIVE:
         call("desk.answer", **arguments)
-        return rng.choice(ANSWERS).format_map(said), calls
+        return rng.choice(CONTENT.answers).format_map(said), calls
 
     key, preparation, completion = CONVENTIONS[kind.app, kind.verb]
     name = said[key] = rng.choice(sorted(world.records[kind.app]))
     arguments[key] = name if key == "name" else call(f"{kind.app}.find", name=name)["id"]
     if preparation:
         call(f"{kind.app}.{preparation}")
-    call(
-        f"{kind.app}.{kind.verb}",
-        **{part: arguments[part] for part in (key, "text") if part in arguments},
-    )
+    call(f"{kind.app}.{kind.verb}", **{n: arguments[n] for n in (key, "text") if n in arguments})
     if completion:
         call(f"{kind.app}.{completion}")
     return rng.choice(requests(kind.app, kind.verb, key)).format_map(said), calls

@@ -1,8 +1,9 @@
 """The `desk` environment: a worker process, built in, standard library only.
 
-A start state is ``{"config": {"seed": n}}``. The verifier compares the public state with the one that the task's solution
-reaches in a fresh world of the task's start state; answers are state, so read-only tasks are checked too. What the desk
-is: `world`. Its own tasks: `tasks`. A copyable example of an environment: this file is all of the protocol.
+A start state is ``{"config": {"seed": n}}``. The verifier compares the public state with the one
+that the task's solution reaches in a fresh world of the task's start state; answers are state, so
+read-only tasks are checked too. `world` has the rules, `tasks` the desk's own tasks. Copy this file
+to begin an environment of your own: it is all of the protocol.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..serve import BadRequest, serve
+from .content import CONTENT
 from .tasks import SEEDS, sizes, tasks
 from .tools import tools
-from .world import LOOK_UPS, VERBS, WORDS, Outcome, World, progress
+from .world import LOOK_UPS, VERBS, DeskResult, DeskWorld, progress
 
+HERE = Path(__file__).parent
 MAX_STEPS = 8
+"""Actions per episode."""
 
 
-class Session(NamedTuple):
+class DeskSession(NamedTuple):
     """One episode: where it began, and the world as it is."""
 
     seed: int
-    world: World
+    world: DeskWorld
 
 
 class Desk:
@@ -52,12 +56,12 @@ class Desk:
         number = int.from_bytes(hashlib.sha256(f"desk-start-{seed}".encode()).digest()[:8], "big")
         return {"config": {"seed": low + number % (high - low)}}
 
-    def open(self, start: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
+    def open(self, start: dict[str, Any]) -> tuple[DeskSession, dict[str, Any]]:
         seed = _seed(start)
-        world = World(seed)
-        return Session(seed, world), {"values": _known(world), "state": world.digest()}
+        world = DeskWorld(seed)
+        return DeskSession(seed, world), {"values": _known(world), "state": world.digest()}
 
-    def step(self, session: Session, turn: int, action: Any) -> dict[str, Any]:
+    def step(self, session: DeskSession, turn: int, action: Any) -> dict[str, Any]:
         outcome = _act(session.world, action)
         return {
             "observation": json.dumps(outcome.output, separators=(",", ":")),
@@ -66,38 +70,30 @@ class Desk:
             "state": session.world.digest(),
         }
 
-    def evaluate(self, session: Session, task: dict[str, Any]) -> dict[str, Any]:
+    def evaluate(self, session: DeskSession, task: dict[str, Any]) -> dict[str, Any]:
         seed = _seed(task.get("start") or {})
-        wanted = World(seed)
+        wanted = DeskWorld(seed)
         for turn in task.get("solution") or []:
             for action in turn:
                 _act(wanted, action)
-        start, reached, goal = World(session.seed).facts(), session.world.facts(), wanted.facts()
-        if goal == World(seed).facts():
+        start, reached = DeskWorld(session.seed).facts(), session.world.facts()
+        goal = wanted.facts()
+        if goal == DeskWorld(seed).facts():
             return {"success": False, "score": 0.0, "reason": "the solution changes nothing"}
-        success = reached == goal
-        reason = (
-            ""
-            if success
-            else "nothing changed"
-            if reached == start
-            else "another state than the solution's"
-        )
-        return {
-            "success": success,
-            "score": float(success),
-            "progress": progress(start, reached, goal),
-            "reason": reason,
-        }
+        success, reason = reached == goal, ""
+        if not success:
+            still = reached == start
+            reason = "nothing changed" if still else "another state than the solution's"
+        score, part = float(success), progress(start, reached, goal)
+        return {"success": success, "score": score, "progress": part, "reason": reason}
 
 
-def _act(world: World, action: Any) -> Outcome:
+def _act(world: DeskWorld, action: Any) -> DeskResult:
     """Runs what the policy wrote; anything but a call is refused."""
-    tool, arguments = (
-        (action.get("tool"), action.get("arguments")) if isinstance(action, dict) else (None, None)
-    )
+    call = action if isinstance(action, dict) else {}
+    tool, arguments = call.get("tool"), call.get("arguments")
     if not isinstance(tool, str) or not isinstance(arguments, dict):
-        return Outcome({"error": "not a call"}, "bad_action", [])
+        return DeskResult({"error": "not a call"}, "bad_action", [])
     return world.call(tool, arguments)
 
 
@@ -108,20 +104,21 @@ def _seed(start: dict[str, Any]) -> int:
     return seed
 
 
-def _known(world: World) -> dict[str, list[str]]:
-    """What a user of this desk knows: the records' names, and words. Ids and notes have to be looked up."""
+def _known(world: DeskWorld) -> dict[str, list[str]]:
+    """A user of this desk knows the records' names, and words; ids and notes must be looked up."""
     names = {
         f"{app}.{action}.{key}": sorted(records)
         for app, records in world.records.items()
         for action, key in (LOOK_UPS | dict.fromkeys(VERBS, "name")).items()
     }
-    return names | {"text": WORDS, "desk.answer.text": []}
+    return names | {"text": CONTENT.words, "desk.answer.text": []}
 
 
 def _data_hash() -> str:
-    """Of the rules and the tasks, which are the sources of the desk."""
+    """First 12 hex digits of sha256 over the sources and the content, which are the rules."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    files = (path for pattern in ("*.py", "*.toml") for path in HERE.glob(pattern))
+    for path in sorted(files):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -1,15 +1,17 @@
 """The desk's state and rules: 12 apps of 14 tools each, `desk.answer` and `desk.date`.
 
-Every app holds a few records; a record has a name (people say it), an id (`find` tells it) and a note (`read` tells it to who
-names the owner). The verbs change records. Each (app, verb) has a fixed convention of its own, `CONVENTIONS`, that no
-observation spells out:
+Every app holds a few records; a record has a name (people say it), an id (`find` tells it) and a
+note (`read` tells it to who names the owner). The verbs change records. Each (app, verb) has a
+fixed convention of its own, `CONVENTIONS`, that no observation spells out:
 
 - the key: the record is addressed by its name or by its id,
-- the preparation: none, or one of open, check, sync, which must be the last preparation in that app,
-- the completion: none (the change is made at once), or one of save, push, seal; another one loses the change.
+- the preparation: none, or one of open, check, sync; it must be the last preparation in that app,
+- the completion: none (the change is made at once), or one of save, push, seal; another one loses
+  the change.
 
-Public state is what records and answers hold; armed preparations and pending changes are hidden. A call never raises:
-`World.call` returns an observation and, where it was refused, the kind of error.
+Public state is what records and answers hold; armed preparations and pending changes are hidden. A
+call never raises: `DeskWorld.call` returns an observation and, where it was refused, the kind of
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import json
 import random
 from typing import Any, NamedTuple
 
-APPS = "mail bank shop calendar taxi hotel music notes gym news farm clinic".split()
+from .content import CONTENT
+
+APPS = CONTENT.apps
 PREPARATIONS = "open check sync".split()
 COMPLETIONS = "save push seal".split()
 VALUE_VERBS = "set add send copy".split()
@@ -30,11 +34,6 @@ LOOK_UPS = {"find": "name", "read": "owner"}
 FIELDS = {"set": "value", "add": "items", "send": "sent", "copy": "copies", "mark": "marked"}
 LISTS = {"items", "sent", "copies"}
 
-NAMES = "Ann Bob Cleo Dan Eva Finn Gus Hana Ivo Jill Kai Lena Milo Nora Otto Pia Raul Sara Tim Uma".split()
-WORDS = (
-    "red blue fast slow warm cold fresh old big small early late closed ready broken train door garden price letter "
-    "coffee window river ticket"
-).split()
 IDS = [f"i{number}" for number in range(10, 40)]
 RECORDS_PER_APP = 4
 DATE = "2026-01-01"
@@ -48,7 +47,7 @@ class Convention(NamedTuple):
     completion: str | None
 
 
-class Change(NamedTuple):
+class DeskChange(NamedTuple):
     """What a verb does to a record; `text` is None for verbs without a value."""
 
     app: str
@@ -57,7 +56,7 @@ class Change(NamedTuple):
     text: str | None
 
 
-class Refusal(Exception):
+class DeskRefusal(Exception):
     """Why a call had no result: the kind of error, and what the caller reads."""
 
     def __init__(self, kind: str, message: str):
@@ -65,7 +64,7 @@ class Refusal(Exception):
         self.kind = kind
 
 
-class Outcome(NamedTuple):
+class DeskResult(NamedTuple):
     """What came back from one call."""
 
     output: dict[str, Any]
@@ -77,47 +76,38 @@ Facts = dict[tuple[str, str, str], Any]
 """(entity, key, field) → value: the public state, flat."""
 
 
-def _conventions() -> dict[tuple[str, str], Convention]:
-    rng = random.Random("desk-conventions")
-    return {
-        (app, verb): Convention(
-            rng.choice(["name", "id"]),
-            rng.choice([None, *PREPARATIONS]),
-            rng.choice([None, *COMPLETIONS]),
-        )
-        for app in APPS
-        for verb in VERBS
-    }
+_rng = random.Random("desk-conventions")
+_WAYS = (["name", "id"], [None, *PREPARATIONS], [None, *COMPLETIONS])
+CONVENTIONS = {
+    (app, verb): Convention(*[_rng.choice(ways) for ways in _WAYS])
+    for app in APPS
+    for verb in VERBS
+}
 
 
-CONVENTIONS = _conventions()
-
-
-class World:
+class DeskWorld:
     """One desk, a pure function of `seed` and the calls made since."""
 
     def __init__(self, seed: int):
         rng = random.Random(f"desk-{seed}")
         self.records: dict[str, dict[str, dict[str, Any]]] = {}
         for app in APPS:
-            names, ids = rng.sample(NAMES, RECORDS_PER_APP), rng.sample(IDS, RECORDS_PER_APP)
-            self.records[app] = {
-                name: {"id": id_, "note": rng.choice(WORDS)}
-                for name, id_ in zip(names, ids, strict=True)
-            }
+            names = rng.sample(CONTENT.names, RECORDS_PER_APP)
+            pairs = zip(names, rng.sample(IDS, RECORDS_PER_APP), strict=True)
+            self.records[app] = {n: {"id": i, "note": rng.choice(CONTENT.words)} for n, i in pairs}
         self.answers: list[str] = []
         self.armed: dict[str, str] = {}
-        self.pending: dict[str, Change] = {}
+        self.pending: dict[str, DeskChange] = {}
 
-    def call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
-        """Runs one call. A refused one changes nothing, except that a wrong completion loses the pending change."""
+    def call(self, tool: str, arguments: dict[str, Any]) -> DeskResult:
+        """Runs one call. A refused one changes nothing, but a wrong completion loses the change."""
         app, _, action = tool.partition(".")
         before = self.facts(app)
         try:
             output, error = self._run(app, action, arguments), None
-        except Refusal as refusal:
+        except DeskRefusal as refusal:
             output, error = {"error": str(refusal)}, refusal.kind
-        return Outcome(output, error, effects(before, self.facts(app)))
+        return DeskResult(output, error, effects(before, self.facts(app)))
 
     def _run(self, app: str, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if app == "desk" and action == "answer":
@@ -128,7 +118,7 @@ class World:
             _check(arguments, [])
             return {"date": DATE}
         if app not in self.records:
-            raise Refusal("unknown_tool", "unknown tool")
+            raise DeskRefusal("unknown_tool", "unknown tool")
         if action in LOOK_UPS:
             return self._look_up(app, action, arguments)
         if action in PREPARATIONS:
@@ -140,7 +130,7 @@ class World:
         elif action in VERBS:
             self._change(app, action, arguments)
         else:
-            raise Refusal("unknown_tool", "unknown tool")
+            raise DeskRefusal("unknown_tool", "unknown tool")
         return {"ok": True}
 
     def _look_up(self, app: str, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -148,44 +138,40 @@ class World:
         _check(arguments, [key])
         record = self.records[app].get(arguments[key])
         if record is None:
-            raise Refusal("not_found", f"no record {arguments[key]}")
+            raise DeskRefusal("not_found", f"no record {arguments[key]}")
         return {"id": record["id"]} if action == "find" else {"text": record["note"]}
 
     def _change(self, app: str, verb: str, arguments: dict[str, Any]) -> None:
         convention = CONVENTIONS[app, verb]
         if not {"name", "id"} & set(arguments):
-            raise Refusal("missing_argument", "missing argument name or id")
+            raise DeskRefusal("missing_argument", "missing argument name or id")
         _check(arguments, [convention.key] + (["text"] if verb in VALUE_VERBS else []))
         key = arguments[convention.key]
         name = key if convention.key == "name" else self._named(app, key)
         if name not in self.records[app]:
-            raise Refusal("not_found", f"no record {key}")
+            raise DeskRefusal("not_found", f"no record {key}")
         if convention.preparation not in (None, self.armed.get(app)):
-            raise Refusal("not_ready", "not ready")
+            raise DeskRefusal("not_ready", "not ready")
         self.armed.pop(app, None)
-        change = Change(app, verb, name, arguments.get("text"))
+        change = DeskChange(app, verb, name, arguments.get("text"))
         if convention.completion:
             self.pending[app] = change
         else:
             self._apply(change)
 
     def _named(self, app: str, id_: str) -> str | None:
-        return next(
-            (name for name, record in self.records[app].items() if record["id"] == id_), None
-        )
+        return next((n for n, record in self.records[app].items() if record["id"] == id_), None)
 
     def _complete(self, app: str, completion: str) -> None:
         change = self.pending.pop(app, None)
         if change is None:
-            raise Refusal("nothing_pending", f"nothing to {completion}")
-        if (
-            CONVENTIONS[app, change.verb].completion != completion
-            or change.name not in self.records[app]
-        ):
-            raise Refusal("change_lost", "change lost")
+            raise DeskRefusal("nothing_pending", f"nothing to {completion}")
+        wanted = CONVENTIONS[app, change.verb].completion
+        if wanted != completion or change.name not in self.records[app]:
+            raise DeskRefusal("change_lost", "change lost")
         self._apply(change)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: DeskChange) -> None:
         if change.verb == "drop":
             del self.records[change.app][change.name]
             return
@@ -213,43 +199,41 @@ class World:
 
 
 def _check(arguments: dict[str, Any], names: list[str]) -> None:
-    """Exactly the named arguments, each a text. The message never says which key the verb would take."""
+    """Raises DeskRefusal unless there are exactly the named arguments, each a text."""
+    # no message says which key the verb would take
     for name in sorted(set(arguments) - set(names)):
-        raise Refusal("bad_argument", f"bad argument {name}")
+        raise DeskRefusal("bad_argument", f"bad argument {name}")
     for name in names:
         if name not in arguments:
-            raise Refusal("missing_argument", f"missing argument {name}")
+            raise DeskRefusal("missing_argument", f"missing argument {name}")
         if not isinstance(arguments[name], str):
-            raise Refusal("bad_argument", f"argument {name} is not a text")
+            raise DeskRefusal("bad_argument", f"argument {name} is not a text")
 
 
 def effects(before: Facts, after: Facts) -> list[dict[str, Any]]:
-    """The changes from one public state to the next, sorted: a record removed, a field set, an item added to a list."""
-    found = []
-    for entity, key in sorted({place[:2] for place in before} - {place[:2] for place in after}):
-        found.append(
-            {"entity": entity, "key": key, "field": "record", "op": "remove", "value": None}
-        )
+    """The changes from one public state to the next, sorted.
+
+    A record is removed, a field set, an item added to a list.
+    """
+    gone = {place[:2] for place in before} - {place[:2] for place in after}
+    found = [(*record, "record", "remove", None) for record in sorted(gone)]
     for place in sorted(after):
-        entity, key, field = place
         old, new = before.get(place), after[place]
         if old == new:
             continue
         if isinstance(new, list):
-            added = [("add", value) for value in new[len(old or []) :]]
+            found += [(*place, "add", value) for value in new[len(old or []) :]]
         else:
-            added = [("set", new)]
-        found += [
-            {"entity": entity, "key": key, "field": field, "op": op, "value": value}
-            for op, value in added
-        ]
-    return found
+            found.append((*place, "set", new))
+    fields = ("entity", "key", "field", "op", "value")
+    return [dict(zip(fields, effect, strict=True)) for effect in found]
 
 
 def progress(start: Facts, reached: Facts, wanted: Facts) -> float:
-    """How much of the wanted change was made, 0–1: Jaccard index of the changes made and wanted since the start.
+    """Jaccard index, 0–1, of the changes made and wanted since the start.
 
-    A change counts once for its place and once for its value. Doing nothing is 0; 1 means that the states are equal.
+    A change counts once for its place and once for its value. Doing nothing is 0; 1 means that the
+    states are equal.
     """
     made, needed = _changes(start, reached), _changes(start, wanted)
     return len(made & needed) / len(made | needed) if needed else float(made == needed)
@@ -257,6 +241,5 @@ def progress(start: Facts, reached: Facts, wanted: Facts) -> float:
 
 def _changes(start: Facts, end: Facts) -> set[tuple]:
     places = [place for place in start.keys() | end.keys() if start.get(place) != end.get(place)]
-    return {(place,) for place in places} | {
-        (place, json.dumps(end.get(place))) for place in places
-    }
+    values = {(place, json.dumps(end.get(place))) for place in places}
+    return {(place,) for place in places} | values
