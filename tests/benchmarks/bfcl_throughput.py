@@ -1,12 +1,15 @@
-"""Speed of the BFCL adapter against the official executor, on the same reference solutions in the same run:
+"""Speed of the BFCL adapter against the official executor, on the same reference solutions in the
+same run:
 
     python tests/benchmarks/bfcl_throughput.py [ROUNDS=9]
 
-Prints one JSON object. `in_process`: episodes and steps a second of the official executor and checker, and of the adapter without
-and with effects, in one process of the bfcl environment, a second being one of that process's CPU time; each round runs all of them,
-and the median round counts. `boundary`: the same episodes through a pool of worker processes, one call a message with one session
-at a time, then with all sessions batched, by the clock on the wall. `over_official`: how many times as fast the adapter is. Exit
-status 1 if the adapter in process, with effects or without, is slower than the official code on episodes or on steps.
+Prints one JSON object. `in_process`: episodes and steps a second of the official executor and
+checker, and of the adapter without and with effects, in one process of the bfcl environment, a
+second being one of that process's CPU time; each round runs all of them, and the median round
+counts. `boundary`: the same episodes through a pool of worker processes, one call a message with
+one session at a time, then with all sessions batched, by the clock on the wall. `over_official`:
+how many times as fast the adapter is. Exit status 1 if the adapter in process, with effects or
+without, is slower than the official code on episodes or on steps.
 """
 
 from __future__ import annotations

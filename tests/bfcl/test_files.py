@@ -1,4 +1,5 @@
-"""BFCL's file formats: what a result says of an episode, what is refused, and tasks that come back as they went."""
+"""BFCL's file formats: what a result says of an episode, what is refused, and tasks that come back
+as they went."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ OFFICIAL = Task(
 
 
 def rollout(stop_reason: str = "done", **changes) -> Rollout:
-    """Two turns: two calls in one reply, an unreadable one, the turn handed back; then handed back at once."""
+    """Two turns: two calls in one reply, an unreadable one, the turn handed back; then handed back
+    at once."""
     said = ["calls", "{", "first done", "second done"]
     messages = [
         {"role": "user", "content": "a"},
@@ -61,7 +63,8 @@ def test_a_result_has_a_line_of_calls_or_text_per_reply():
 
 @pytest.mark.parametrize("reason", ["max_tokens", "max_steps", "policy_fault"])
 def test_an_episode_that_was_cut_has_fewer_turns(reason):
-    """The last reply of a cut episode hands nothing back, so that the official verdict is force-terminated."""
+    """The last reply of a cut episode hands nothing back, so that the official verdict is
+    force-terminated."""
     assert len(files.result("x", rollout(reason), TOOLS)["result"]) == 1
 
 
@@ -74,14 +77,18 @@ def test_an_episode_that_was_cut_has_fewer_turns(reason):
         (Step(0, Call("exec", {"source": "x"}), "", "unknown_tool"), "means something"),
         (Step(0, Call("inspect"), "", "unknown_tool"), "means something"),
         (Step(0, Call("__import__", {"name": "os"}), "", "unknown_tool"), "means something"),
-        (Step(0, Call("coevolve_0_multi_turn_base_7_MathAPI_instance"), "", "unknown_tool"), "means something"),
+        (
+            Step(0, Call("coevolve_0_multi_turn_base_7_MathAPI_instance"), "", "unknown_tool"),
+            "means something",
+        ),
         (Step(0, Call("echo", {"content": "call sort(data)"}), ""), "sort( in an argument of echo"),
         (Step(0, Call("echo", {"content": "sort (it)"}), ""), "would be rewritten"),
         (Step(0, Call("mean", {"precision": 300_000}), "", "too_large"), "would be run there"),
     ],
-)  # fmt: skip
+)
 def test_what_official_code_would_misread_is_refused(step, says):
-    """Names that would be evaluated, texts that would be rewritten, calls that were not run here."""
+    """Names that would be evaluated, texts that would be rewritten, calls that were not run
+    here."""
     with pytest.raises(files.Misread, match="^.*" + says.replace("(", r"\(")):
         files.result("x", rollout(steps=[step]), TOOLS)
 
@@ -94,14 +101,15 @@ def test_what_official_code_would_misread_is_refused(step, says):
         Step(0, Call("echo", {"content": "see f(x), or sorted (all)"}), ""),
         Step(0, Call("echo", {"content": "'; import os; os.system('x')"}), ""),
     ],
-)  # fmt: skip
+)
 def test_what_official_code_reads_right_passes(step):
     """Plain mistakes of a policy are results like others."""
     assert files.result("x", rollout(steps=[structs.replace(step, message=1)]), TOOLS)
 
 
 def test_lost_episodes_and_bare_records_have_no_result():
-    """An infrastructure fault says nothing about the policy; a record without messages cannot be told."""
+    """An infrastructure fault says nothing about the policy; a record without messages cannot be
+    told."""
     with pytest.raises(files.Misread, match="infrastructure"):
         files.result("x", rollout("env_error"), TOOLS)
     with pytest.raises(files.Misread, match="no messages"):
@@ -109,14 +117,18 @@ def test_lost_episodes_and_bare_records_have_no_result():
 
 
 def test_names():
-    """Official ids stay, synthetic tasks are counted, the same task has one name, other environments have none."""
+    """Official ids stay, synthetic tasks are counted, the same task has one name, other
+    environments have none."""
     names = files.Names()
     one, two = (
         synthetic(Start(config={"classes": ["MathAPI"], "n": n}), [Call("mean")]) for n in (1, 2)
     )
     assert [names.of(task) for task in (OFFICIAL, two, one, two)] == [
-        "multi_turn_base_7", "multi_turn_coevolve_0", "multi_turn_coevolve_1", "multi_turn_coevolve_0",
-    ]  # fmt: skip
+        "multi_turn_base_7",
+        "multi_turn_coevolve_0",
+        "multi_turn_coevolve_1",
+        "multi_turn_coevolve_0",
+    ]
     with pytest.raises(UsageError, match="no BFCL start"):
         names.of(structs.replace(OFFICIAL, start=Start(name="shop")))
 

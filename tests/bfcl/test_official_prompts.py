@@ -1,8 +1,10 @@
-"""What a policy is shown equals what BFCL's own handlers send, byte for byte, over whole conversations.
+"""What a policy is shown equals what BFCL's own handlers send, byte for byte, over whole
+conversations.
 
-The official handlers run in their venv, with their own inference loop and executor; only the server is replaced, by one that
-notes what would be sent and answers with a script: the reference's calls, two a reply, then a word that hands the turn back.
-Ours is the episode as the drivers play it, with the same script. No text of the benchmark is kept in the repository.
+The official handlers run in their venv, with their own inference loop and executor; only the server
+is replaced, by one that notes what would be sent and answers with a script: the reference's calls,
+two a reply, then a word that hands the turn back. Ours is the episode as the drivers play it, with
+the same script. No text of the benchmark is kept in the repository.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ pytestmark = [pytest.mark.bfcl, pytest.mark.official]
 
 CATEGORIES = ("base", "long_context", "miss_func", "miss_param")
 NUMBERS = (0, 37, 63, 88, 121, 149, 167, 193)
-"""Of each category: every main class, tasks with two classes in either order, one with an empty turn."""
+"""Of each category: every main class, tasks with two classes in either order, one with an empty
+turn."""
 
 
 def qwen_fc(calls: list[Call], reply: int) -> dict:
@@ -38,7 +41,11 @@ def qwen_fc(calls: list[Call], reply: int) -> dict:
         f'<tool_call>\n{{"name": "{c.tool}", "arguments": {json.dumps(c.arguments)}}}\n</tool_call>'
         for c in calls
     )
-    return {"role": "assistant", "content": (f"<think>\nlet me see {reply}\n</think>\n\n" if reply % 3 == 0 else "") + (text or "Done.")}  # fmt: skip
+    return {
+        "role": "assistant",
+        "content": (f"<think>\nlet me see {reply}\n</think>\n\n" if reply % 3 == 0 else "")
+        + (text or "Done."),
+    }
 
 
 def openai(calls: list[Call], reply: int) -> dict:
@@ -85,7 +92,8 @@ def shown(task: Task, pool: Pool, style: str, replies: list[dict]) -> list:
 
 
 def text(sent: str | dict) -> str:
-    """A prompt, or a request as JSON; the order of keys inside a message is no part of it, that inside a tool is."""
+    """A prompt, or a request as JSON; the order of keys inside a message is no part of it, that
+    inside a tool is."""
     if isinstance(sent, str):
         return sent
     return json.dumps(sent["messages"], sort_keys=True) + json.dumps(sent["tools"])
@@ -106,14 +114,20 @@ def officially(requests: list[dict]) -> list[dict]:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_whole_conversations_are_shown_alike(bfcl: Pool, category: str):
-    """Qwen-FC text, OpenAI messages and tools, and the prompting messages, before every reply of eight tasks a category."""
+    """Qwen-FC text, OpenAI messages and tools, and the prompting messages, before every reply of
+    eight tasks a category."""
     tasks = [task for i, task in enumerate(bfcl.tasks(category)) if i in NUMBERS]
     assert len(tasks) == len(NUMBERS)
     scripts = [{style: script(task, style) for style in SCRIPTS} for task in tasks]
     requests = [
-        {"entry": task.start.name, "replies": {s: r if s == "openai" else [m["content"] for m in r] for s, r in replies.items()}}
+        {
+            "entry": task.start.name,
+            "replies": {
+                s: r if s == "openai" else [m["content"] for m in r] for s, r in replies.items()
+            },
+        }
         for task, replies in zip(tasks, scripts, strict=True)
-    ]  # fmt: skip
+    ]
     for task, replies, expected in zip(tasks, scripts, officially(requests), strict=True):
         for style in SCRIPTS:
             ours = shown(task, bfcl, style, replies[style])

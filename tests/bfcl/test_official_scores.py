@@ -1,4 +1,5 @@
-"""The official verdict: BFCL's own evaluation, in its own venv, of result files written from rollouts."""
+"""The official verdict: BFCL's own evaluation, in its own venv, of result files written from
+rollouts."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def play(tasks: list[Task], pool: Pool, policy: str = "solution") -> list[Rollou
 
 
 def spoiled(task: Task, how: int) -> Task:
-    """The task with a reference that is left alone, cut short, changed in one argument, or has a turn too little."""
+    """The task with a reference that is left alone, cut short, changed in one argument, or has a
+    turn too little."""
     solution = [list(turn) for turn in task.solution]
     turn = next(turn for turn in solution if turn)
     if how == 1:
@@ -65,7 +67,8 @@ def test_the_solution_is_officially_right(coevolve):
 @pytest.mark.bfcl
 @pytest.mark.parametrize("split", ["base", "long_context", "miss_func", "miss_param"])
 def test_official_verdicts_are_ours(bfcl, split):
-    """Right, short, changed and repeated solutions of a category, several rollouts a task: each verdict equals the environment's."""
+    """Right, short, changed and repeated solutions of a category, several rollouts a task: each
+    verdict equals the environment's."""
     tasks = bfcl.tasks(split)[::4]
     played = play([spoiled(task, how) for task, how in itertools.product(tasks, range(4))], bfcl)
     judged = official.judge(played, bfcl.tools)
@@ -89,7 +92,8 @@ def test_doing_nothing_and_overrunning_are_officially_wrong(bfcl):
 @official_
 @pytest.mark.bfcl
 def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks, tmp_path):
-    """Own start states go as question and answer files; a call that would end the evaluator is refused, the others are scored."""
+    """Own start states go as question and answer files; a call that would end the evaluator is
+    refused, the others are scored."""
     right, wrong = play(some_tasks, bfcl), play(some_tasks, bfcl, "nothing")
     step = structs.replace(right[0].steps[0], action=Call("__import__", {"name": "os"}))
     hostile = structs.replace(right[0], id="hostile", steps=[step, *right[0].steps[1:]])
@@ -103,7 +107,8 @@ def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks, tmp_path):
 @official_
 @pytest.mark.bfcl
 def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, tmp_path):
-    """Rollouts in; a refused one is a failure, and told in --rejects; those of another environment are a usage error."""
+    """Rollouts in; a refused one is a failure, and told in --rejects; those of another environment
+    are a usage error."""
     played = play(bfcl.tasks("base")[:4], bfcl)
     step = structs.replace(
         played[0].steps[0], action=Call("exec", {"source": "1"}), error="unknown_tool"
@@ -132,7 +137,8 @@ def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, 
 @official_
 @pytest.mark.bfcl
 def test_what_was_lost_does_not_shrink_the_score(coevolve, bfcl, tmp_path):
-    """A lost sample is masked; with an entry of which all are lost there is no official score (exit 75) for that policy."""
+    """A lost sample is masked; with an entry of which all are lost there is no official score (exit
+    75) for that policy."""
     played = list(rollouts(bfcl.tasks("base")[:3], make_policy("solution"), bfcl, samples=2))
     lost = [structs.replace(r, stop_reason="env_error", steps=[], messages=[]) for r in played]
     other = [structs.replace(r, id=f"{r.id}-b", policy="b") for r in played]
@@ -160,7 +166,8 @@ def test_what_was_lost_does_not_shrink_the_score(coevolve, bfcl, tmp_path):
 @official_
 @pytest.mark.bfcl
 def test_what_official_code_does_not_know_is_bad_input(coevolve, bfcl, tmp_path):
-    """An unknown entry, one that asks for something else, a record without messages: exit 3 with the line, or set aside."""
+    """An unknown entry, one that asks for something else, a record without messages: exit 3 with
+    the line, or set aside."""
     right = play(bfcl.tasks("base")[:2], bfcl)
     task = right[0].task
     strangers = {
@@ -194,7 +201,8 @@ def test_what_official_code_does_not_know_is_bad_input(coevolve, bfcl, tmp_path)
 @official_
 @pytest.mark.bfcl
 def test_rollouts_of_another_version_have_no_official_score(coevolve, bfcl, tmp_path):
-    """The official code is of one version: exit 2, with --any-version too, for records and for tasks that are played."""
+    """The official code is of one version: exit 2, with --any-version too, for records and for
+    tasks that are played."""
     played = [
         structs.replace(r, task=structs.replace(r.task, env_version="2025.7.9"))
         for r in play(bfcl.tasks("base")[:1], bfcl)
@@ -233,21 +241,37 @@ def test_no_rollouts_have_no_official_score(coevolve):
 
 @pytest.mark.bfcl
 def test_official_code_rewrites_exactly_what_is_refused(bfcl):
-    """The package's own rewriting of a call, on texts of all kinds: `misread` finds every change but a dropped blank."""
+    """The package's own rewriting of a call, on texts of all kinds: `misread` finds every change
+    but a dropped blank."""
     import subprocess
 
     from coevolve.agents.prompts.official import call_text
     from coevolve.environments import install
     from coevolve.records import Step
 
-    texts = ["plain", "sort(data)", "a sort (data)", "resort(x)", "sort[0]", "mean(x)", "sort", "x.sort(1)", "f(find(y))", "cd\n(x)", "(sort)", "ünsort(x)"]  # fmt: skip
+    texts = [
+        "plain",
+        "sort(data)",
+        "a sort (data)",
+        "resort(x)",
+        "sort[0]",
+        "mean(x)",
+        "sort",
+        "x.sort(1)",
+        "f(find(y))",
+        "cd\n(x)",
+        "(sort)",
+        "ünsort(x)",
+    ]
     calls = [Call("echo", {"content": text, "file_name": None}) for text in texts]
     functions = {name for name, tool in bfcl.tools.items() if tool.app == "GorillaFileSystem"}
     code = (
         "import sys, json\n"
-        "from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import _process_method_calls as process\n"
+        "from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils\n"
         "names, calls = json.load(sys.stdin)\n"
-        "print(json.dumps([process(c, {n: 'INSTANCE' for n in names}).count('INSTANCE') > 1 for c in calls]))\n"
+        "names = dict.fromkeys(names, 'INSTANCE')\n"
+        "done = [multi_turn_utils._process_method_calls(call, names) for call in calls]\n"
+        "print(json.dumps([text.count('INSTANCE') > 1 for text in done]))\n"
     )
     python = str(install.python("bfcl"))
     request = json.dumps([sorted(functions), [call_text(c) for c in calls]])
@@ -266,11 +290,18 @@ def test_official_code_rewrites_exactly_what_is_refused(bfcl):
         (None, "no score"),
         ([{"total_count": 1, "correct_count": 1}], "not those of the 2"),
         ([{"total_count": 2, "correct_count": 1}], "not those of the 2"),
-        ([{"total_count": 2, "correct_count": 1}, {"id": "multi_turn_base_9", "error": {"error_type": "x"}}], "not those of the 2"),
+        (
+            [
+                {"total_count": 2, "correct_count": 1},
+                {"id": "multi_turn_base_9", "error": {"error_type": "x"}},
+            ],
+            "not those of the 2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_missing_scores_are_noticed(tmp_path, lines, says):
-    """No file, fewer entries, an unnamed failure, a foreign one: the run fails instead of reporting a number."""
+    """No file, fewer entries, an unnamed failure, a foreign one: the run fails instead of reporting
+    a number."""
     placed = files.write_results(
         tmp_path, [{"id": f"multi_turn_base_{n}", "result": []} for n in (1, 2)]
     )

@@ -1,4 +1,5 @@
-"""`env export` and `env import`: tasks come back as they went, and what is no task is refused with its line."""
+"""`env export` and `env import`: tasks come back as they went, and what is no task is refused with
+its line."""
 
 from __future__ import annotations
 
@@ -33,7 +34,16 @@ from coevolve.records import (
 
 pytestmark = pytest.mark.bfcl
 
-CLASSES = ("GorillaFileSystem", "MathAPI", "MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")  # fmt: skip
+CLASSES = (
+    "GorillaFileSystem",
+    "MathAPI",
+    "MessageAPI",
+    "TwitterAPI",
+    "TicketAPI",
+    "TradingBot",
+    "TravelAPI",
+    "VehicleControlAPI",
+)
 
 
 def many(pool: Pool) -> list[Task]:
@@ -73,7 +83,8 @@ def records(path: Path) -> list[Task]:
 
 
 def test_tasks_come_back_as_they_went(bfcl, some_tasks, coevolve, tmp_path):
-    """120 synthetic tasks, five awkward ones, one of bfcl-strict, and official ones of all categories: every field of every record."""
+    """120 synthetic tasks, five awkward ones, one of bfcl-strict, and official ones of all
+    categories: every field of every record."""
     strict = structs.replace(some_tasks[0], env="bfcl-strict")
     strict = structs.replace(
         strict,
@@ -94,7 +105,8 @@ def test_tasks_come_back_as_they_went(bfcl, some_tasks, coevolve, tmp_path):
 
 
 def test_official_tasks_keep_their_split(bfcl, coevolve, tmp_path):
-    """The halves, and a name of somebody's own, come back; where DIR does not say it, the split is the category."""
+    """The halves, and a name of somebody's own, come back; where DIR does not say it, the split is
+    the category."""
     named = [
         *bfcl.tasks("miss_func_test")[:3],
         *bfcl.tasks("base_train")[:2],
@@ -117,7 +129,8 @@ def test_official_tasks_keep_their_split(bfcl, coevolve, tmp_path):
 
 
 def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp_path):
-    """Played and judged as the installed one's, with one line on stderr; a record that has its version is none."""
+    """Played and judged as the installed one's, with one line on stderr; a record that has its
+    version is none."""
     versioned = structs.replace(some_tasks[0], env_version=bfcl.description.version)
     for tasks, lines in ((some_tasks, 1), ([versioned], 0)):
         jsonl.write(tmp_path / "t.jsonl", tasks)
@@ -133,7 +146,8 @@ def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp
 
 
 def test_the_files_are_of_bfcls_form(bfcl, some_tasks, tmp_path):
-    """The questions have the benchmark's own fields, and one that its code does not read; the ids are as `bfcl generate` takes them."""
+    """The questions have the benchmark's own fields, and one that its code does not read; the ids
+    are as `bfcl generate` takes them."""
     names = files.Names()
     assert [names.of(task) for task in [*some_tasks, bfcl.tasks("miss_func")[3]]][
         -1
@@ -159,7 +173,8 @@ def test_the_files_are_of_bfcls_form(bfcl, some_tasks, tmp_path):
 
 @pytest.mark.parametrize("category", ["base", "long_context", "miss_func", "miss_param"])
 def test_official_files_are_the_official_tasks(bfcl, category):
-    """The package's own question and answer files come in as the environment's own tasks, whose solutions succeed."""
+    """The package's own question and answer files come in as the environment's own tasks, whose
+    solutions succeed."""
     data = next(
         install.directory(install.RECIPES["bfcl"]).glob("lib/python3*/site-packages/bfcl_eval/data")
     )
@@ -209,17 +224,29 @@ def asked(*turns: list[tuple[str, str]]) -> dict:
         ({}, {"ground_truth": [["mean(numbers=[1+1])"]]}, "1 + 1"),
         ({}, {"ground_truth": [["mean(numbers=open('x'))"]]}, "open"),
         ({}, {"ground_truth": [["mean(numbers=[1]), mean(numbers=[2])"]]}, "not one call"),
-        ({}, {"ground_truth": [["average(numbers=[1])"]]}, "average is no function of the entry's classes"),
+        (
+            {},
+            {"ground_truth": [["average(numbers=[1])"]]},
+            "average is no function of the entry's classes",
+        ),
         ({}, {"ground_truth": [["pwd()"]]}, "pwd is no function of the entry's classes"),
         ({}, {"ground_truth": [["mean(values=[1])"]]}, "'values'"),
         ({}, {"ground_truth": [["mean()"]]}, "'numbers'"),
-        ({}, {"ground_truth": [["mean(numbers=[1])"], []]}, "1 turns of questions, and 2 of answers"),
+        (
+            {},
+            {"ground_truth": [["mean(numbers=[1])"], []]},
+            "1 turns of questions, and 2 of answers",
+        ),
         ({}, {"ground_truth": []}, "1 turns of questions, and 0 of answers"),
         ({}, {"id": "y_0"}, "no answer for x_0"),
         ({"id": "../x_0"}, {"id": "../x_0"}, "is no plain name"),
         ({"id": "a/b_0"}, {"id": "a/b_0"}, "is no plain name"),
         ({"id": ""}, {"id": ""}, "is no plain name"),
-        ({"id": "multi_turn_base_0"}, {"id": "multi_turn_base_0"}, "is an official entry, and not this one"),
+        (
+            {"id": "multi_turn_base_0"},
+            {"id": "multi_turn_base_0"},
+            "is an official entry, and not this one",
+        ),
         ({"question": []}, {"ground_truth": []}, "no turns"),
         (asked([]), {}, "the user says nothing"),
         (asked([("user", " ")]), {}, "turn 1 must be one message that the user writes"),
@@ -235,11 +262,23 @@ def asked(*turns: list[tuple[str, str]]) -> dict:
         ({"excluded_function": ["add", "nope"]}, {}, "left out"),
         ({"excluded_function": ["mean"]}, {}, "left out"),
         ({}, {"ground_truth": [[]]}, "x_0: {answers}:2: an answer without any call"),
-        ({}, {"ground_truth": [["mean(numbers='1, 2')"]]}, "x_0: {answers}:2: mean(numbers='1, 2'): "),
+        (
+            {},
+            {"ground_truth": [["mean(numbers='1, 2')"]]},
+            "x_0: {answers}:2: mean(numbers='1, 2'): ",
+        ),
         ({}, {"ground_truth": [["mean(numbers=['1', '2'])"]]}, "whose items are each a number"),
         ({}, {"ground_truth": [["add(a=True, b=1)"]]}, "a must be a number"),
-        ({"involved_classes": ["TicketAPI"]}, {"ground_truth": [["get_ticket(ticket_id='x')"]]}, "ticket_id is a number"),
-        ({"coevolve": {"schema": "coevolve.task/1", "id": "0" * 16, "env": "bfcl"}}, {}, "changed since it was exported"),
+        (
+            {"involved_classes": ["TicketAPI"]},
+            {"ground_truth": [["get_ticket(ticket_id='x')"]]},
+            "ticket_id is a number",
+        ),
+        (
+            {"coevolve": {"schema": "coevolve.task/1", "id": "0" * 16, "env": "bfcl"}},
+            {},
+            "changed since it was exported",
+        ),
         ({"coevolve": {"id": 3}}, {}, "coevolve: "),
         ({"involved_classes": "MathAPI"}, {}, "involved_classes"),
         ({"initial_config": []}, {}, "initial_config"),
@@ -250,7 +289,7 @@ def asked(*turns: list[tuple[str, str]]) -> dict:
         ({}, {"ground_truth": ["mean(numbers=[1])"]}, "ground_truth"),
         ({}, {"ground_truth": [[{"mean": {}}]]}, "ground_truth"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_task_is_refused_with_its_line(bfcl, tmp_path, question, answer, says):
     """Between two good entries: those two come, and the reason has the file and the line."""
     questions = [QUESTION | {"id": "x_1"}, QUESTION | question, QUESTION | {"id": "x_2"}]
@@ -279,7 +318,8 @@ def imported(where: Path, pool: Pool) -> tuple[list[Task], list[str]]:
 
 
 def test_twice_and_unasked(coevolve, tmp_path):
-    """An id that occurs twice, in either file, and an answer to nothing, through the real command."""
+    """An id that occurs twice, in either file, and an answer to nothing, through the real
+    command."""
     cases = {
         "duplicate id x_0": ([QUESTION, QUESTION], [ANSWER], 1),
         "2 answers for x_0": ([QUESTION], [ANSWER, ANSWER], 0),
@@ -305,7 +345,8 @@ def test_twice_and_unasked(coevolve, tmp_path):
 
 @pytest.mark.parametrize("place", ["question", "answer", "inside", "ids"])
 def test_a_key_that_stands_there_twice_is_refused(coevolve, tmp_path, place):
-    """A decoder would take the last of two ids, states or lists: exit 3 with the file, in whichever of them it is."""
+    """A decoder would take the last of two ids, states or lists: exit 3 with the file, in whichever
+    of them it is."""
     where = folder(tmp_path, [QUESTION], [ANSWER])
     changed = {
         "question": (files.questions_file(where), b'"id":"x_0"', b'"id":"x_1","id":"x_0"'),
@@ -358,7 +399,8 @@ def test_texts_for_ids_are_taken_where_the_start_state_has_them(coevolve, tmp_pa
 
 
 def test_an_export_goes_into_a_folder_of_its_own(coevolve, bfcl, some_tasks, tmp_path):
-    """What an earlier export left would be read with it: exit 2, and nothing is touched; an empty folder will do."""
+    """What an earlier export left would be read with it: exit 2, and nothing is touched; an empty
+    folder will do."""
     jsonl.write(tmp_path / "t.jsonl", some_tasks)
     jsonl.write(tmp_path / "official.jsonl", bfcl.tasks("base")[:2])
     (tmp_path / "there").mkdir()
@@ -397,7 +439,8 @@ def test_an_export_goes_into_a_folder_of_its_own(coevolve, bfcl, some_tasks, tmp
 def test_a_path_that_cannot_be_used_is_told_in_one_line(
     coevolve, some_tasks, tmp_path, monkeypatch, command, code
 ):
-    """Every path option of `env`: a usage or a write error by README's table, never an internal one."""
+    """Every path option of `env`: a usage or a write error by README's table, never an internal
+    one."""
     monkeypatch.chdir(tmp_path)
     jsonl.write(tmp_path / "t.jsonl", some_tasks[:1])
     folder(tmp_path / "good", [QUESTION], [ANSWER])
@@ -411,7 +454,8 @@ def test_a_path_that_cannot_be_used_is_told_in_one_line(
 
 
 def test_export_names_no_entry_that_there_is_not(bfcl, coevolve, tmp_path):
-    """Exit 3 with the line; another version's tasks are exit 2, for the official code would judge them by this one's."""
+    """Exit 3 with the line; another version's tasks are exit 2, for the official code would judge
+    them by this one's."""
     task = bfcl.tasks("base")[0]
     for changes, code, says in (
         ({"start": Start("multi_turn_base_999")}, 3, b"t.jsonl:1: no official entry"),
@@ -456,7 +500,10 @@ def test_rollouts_of_exported_tasks_are_results(bfcl, some_tasks, coevolve, tmp_
     jsonl.write(tmp_path / "r.jsonl", played)
     coevolve("env", "export", "bfcl", tmp_path / "r.jsonl", "--to", tmp_path / "there")
     result = files.results_file(tmp_path / "there", "coevolve-0", files.OWN)
-    assert [json.loads(line)["id"] for line in result.read_text().splitlines()] == ["multi_turn_coevolve_0", "multi_turn_coevolve_1"]  # fmt: skip
+    assert [json.loads(line)["id"] for line in result.read_text().splitlines()] == [
+        "multi_turn_coevolve_0",
+        "multi_turn_coevolve_1",
+    ]
     back = coevolve("env", "import", "bfcl", tmp_path / "there").stdout
     assert [json.loads(line)["id"] for line in back.splitlines()] == [
         task.id for task in some_tasks[:2]

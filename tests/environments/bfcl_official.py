@@ -1,7 +1,9 @@
-"""The official executor and checker for the tests: JSON lines in, JSON lines out; run by the bfcl environment's own Python.
+"""The official executor and checker for the tests: JSON lines in, JSON lines out; run by the bfcl
+environment's own Python.
 
-A request is {"entry": official or made-up entry, "turns": [[action]], "reference": [[action]]?}; the reply holds the official
-`outputs` of each turn and, where there is a reference, the `verdict` on the turns in a fresh process.
+A request is {"entry": official or made-up entry, "turns": [[action]], "reference": [[action]]?};
+the reply holds the official `outputs` of each turn and, where there is a reference, the `verdict`
+on the turns in a fresh process.
 """
 
 from __future__ import annotations

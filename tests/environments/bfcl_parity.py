@@ -4,11 +4,12 @@
 
 Any Python with coevolve will do: it hands over to the one of the bfcl environment.
 
-Prints one JSON object: per category how many reference calls were compared, how many outputs differ (under strict parity, and in
-the default mode), and the digest of the official outputs; then how many mutated solutions of the four categories both judged,
-which verdicts differ, how many of each verdict and of each kind of mutation there were, and where the default mode's validity
-differs. Mutations include what the two read differently without strict parity: texts that look like calls, wrong types and names,
-tweets that share their default lists. Exit status 1 when anything differs.
+Prints one JSON object: per category how many reference calls were compared, how many outputs differ
+(under strict parity, and in the default mode), and the digest of the official outputs; then how
+many mutated solutions of the four categories both judged, which verdicts differ, how many of each
+verdict and of each kind of mutation there were, and where the default mode's validity differs.
+Mutations include what the two read differently without strict parity: texts that look like calls,
+wrong types and names, tweets that share their default lists. Exit status 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ TABLES = {
     name: copy.deepcopy(getattr(TRAVEL, name))
     for name in ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION")
 }
-KINDS = "drop swap double replace argument reads empty reverse foreign number text type name tweet".split()
+KINDS = (
+    "drop swap double replace argument reads empty reverse foreign number text type name".split()
+)
+KINDS.append("tweet")
 READS = (
     "pwd",
     "trading_get_login_status",
@@ -63,7 +67,8 @@ TWEETS = [
 
 def text(action: dict) -> str:
     """The call as the official executor reads it."""
-    return f"{action['tool']}({', '.join(f'{name}={value!r}' for name, value in action['arguments'].items())})"
+    arguments = [f"{name}={value!r}" for name, value in action["arguments"].items()]
+    return f"{action['tool']}({', '.join(arguments)})"
 
 
 def raw_answers(category: str) -> dict[str, list[list[str]]]:
@@ -72,7 +77,8 @@ def raw_answers(category: str) -> dict[str, list[list[str]]]:
 
 
 def fresh(model: str) -> None:
-    """Makes the official process as good as new: it keeps its objects, default lists and tables for ever."""
+    """Makes the official process as good as new: it keeps its objects, default lists and tables for
+    ever."""
     for name in [
         name
         for name in vars(official)
@@ -86,11 +92,14 @@ def fresh(model: str) -> None:
 
 
 def outputs(category: str) -> dict:
-    """Both executors on the reference calls: ours reads them from data, the official one gets the package's own strings."""
+    """Both executors on the reference calls: ours reads them from data, the official one gets the
+    package's own strings."""
     raw = raw_answers(category)
     calls, different, digest = 0, {"strict": 0, "default": 0}, hashlib.sha256()
     for name, entry in data.entries(category).items():
-        sessions = {mode: BfclSession(official_start(entry, mode == "strict")) for mode in different}
+        sessions = {
+            mode: BfclSession(official_start(entry, mode == "strict")) for mode in different
+        }
         for number, (turn, actions) in enumerate(zip(raw[name], data.answer(name), strict=True)):
             theirs, _ = official.execute_multi_turn_func_call(
                 turn,
@@ -144,7 +153,8 @@ def mutate(
 
 
 def _change_argument(draw: random.Random, arguments: dict, kind: str) -> None:
-    """`text` writes what looks like a call, `type` breaks a type or a name, `number` and `argument` stay within them."""
+    """`text` writes what looks like a call, `type` breaks a type or a name, `number` and `argument`
+    stay within them."""
     if kind == "type" and (not arguments or draw.random() < 0.3):
         arguments["no_such_parameter"] = 1
         return

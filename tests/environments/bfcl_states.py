@@ -1,8 +1,10 @@
-"""Effects and hashes of states, computed from whole states for the tests; run by the bfcl environment's own Python.
+"""Effects and hashes of states, computed from whole states for the tests; run by the bfcl
+environment's own Python.
 
-Plays reference solutions (as they are, and each changed in one place) and random calls in generated start states. After every
-call the effects and the hash that the session tells are compared with those of the whole state before and after it. Prints
-one JSON object: how many steps were played, those that differ, and a digest of all results of the reference solutions.
+Plays reference solutions (as they are, and each changed in one place) and random calls in generated
+start states. After every call the effects and the hash that the session tells are compared with
+those of the whole state before and after it. Prints one JSON object: how many steps were played,
+those that differ, and a digest of all results of the reference solutions.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ class Whole:
 def random_calls(
     draw: random.Random, session: BfclSession, pool: dict[str, list[dict]]
 ) -> list[list[dict]]:
-    """Two turns of calls with what a user of the start state may say, and some with a reference's own arguments."""
+    """Two turns of calls with what a user of the start state may say, and some with a reference's
+    own arguments."""
     start = session.start
     known = values(start.classes, start.state, session.world.instances)
     return [
@@ -93,7 +96,11 @@ def _call(
     options = {
         name: known.get(f"{tool}.{name}") or known.get(name) for name in document["properties"]
     }
-    wanted = [name for name, found in options.items() if found and (name in document.get("required", []) or draw.random() < 0.5)]  # fmt: skip
+    wanted = [
+        name
+        for name, found in options.items()
+        if found and (name in document.get("required", []) or draw.random() < 0.5)
+    ]
     return {"tool": tool, "arguments": {name: draw.choice(options[name]) for name in wanted}}
 
 

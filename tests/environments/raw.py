@@ -1,4 +1,5 @@
-"""A worker for the tests that knows nothing of the toolkit: standard library and its own loop, only the ops that are required."""
+"""A worker for the tests that knows nothing of the toolkit: standard library and its own loop, only
+the ops that are required."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""A worker for the tests, on the real protocol loop: a small store, and tools that do whatever a tool should not."""
+"""A worker for the tests, on the real protocol loop: a small store, and tools that do whatever a
+tool should not."""
 
 import hashlib
 import json
@@ -11,7 +12,10 @@ from pathlib import Path
 
 from coevolve.environments.workers.serve import BadRequest, serve
 
-TOOLS = "set get add sleep allocate exit exit_once die_later shout fail spawn nan huge leave corrupt environment hang_once".split()
+TOOLS = (
+    "set get add sleep allocate exit exit_once die_later shout fail spawn nan huge leave corrupt "
+    "environment hang_once"
+).split()
 
 
 def digest(state: dict) -> str:

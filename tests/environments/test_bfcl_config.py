@@ -1,4 +1,5 @@
-"""Start states: what cannot be loaded, or holds what no class reads, is refused in words before an episode begins."""
+"""Start states: what cannot be loaded, or holds what no class reads, is refused in words before an
+episode begins."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ def refusal(pool: Pool, start: Start) -> str:
 
 
 @pytest.mark.parametrize("class_", CLASSES)
-@pytest.mark.parametrize(("config", "says"), [([1, 2], "not a list"), (7, "not a number"), ("x", "not a text"), (None, "not null"), ({"nonsense": 1}, "has no 'nonsense'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ([1, 2], "not a list"),
+        (7, "not a number"),
+        ("x", "not a text"),
+        (None, "not null"),
+        ({"nonsense": 1}, "has no 'nonsense'"),
+    ],
+)
 def test_no_class_takes_what_is_no_configuration_or_has_keys_that_nobody_reads(
     bfcl, class_, config, says
 ):
@@ -51,33 +61,58 @@ def deep(levels: int) -> dict:
     ("class_", "config", "says"),
     [
         ("GorillaFileSystem", {"root": {}}, "root must be"),
-        ("GorillaFileSystem", {"root": {"a": {"type": "file", "content": "x"}}}, "/a must be a folder"),
+        (
+            "GorillaFileSystem",
+            {"root": {"a": {"type": "file", "content": "x"}}},
+            "/a must be a folder",
+        ),
         ("GorillaFileSystem", {"root": {"a": folder([])}}, "/a must be a folder"),
-        ("GorillaFileSystem", {"root": {"a": folder({"f": {"type": "file", "content": 1}})}}, "/a/f is neither"),
+        (
+            "GorillaFileSystem",
+            {"root": {"a": folder({"f": {"type": "file", "content": 1}})}},
+            "/a/f is neither",
+        ),
         ("GorillaFileSystem", {"root": {"a": folder({"f": {"type": "link"}})}}, "/a/f is neither"),
-        ("GorillaFileSystem", {"root": {"a": folder({"x/y": folder({})})}}, "impossible name 'x/y'"),
+        (
+            "GorillaFileSystem",
+            {"root": {"a": folder({"x/y": folder({})})}},
+            "impossible name 'x/y'",
+        ),
         ("GorillaFileSystem", {"root": {"a": deep(60)}}, "too deep"),
-        ("GorillaFileSystem", {"root": {"a": folder({f"{n}": folder({}) for n in range(6000)})}}, "more than 5000 names"),
+        (
+            "GorillaFileSystem",
+            {"root": {"a": folder({f"{n}": folder({}) for n in range(6000)})}},
+            "more than 5000 names",
+        ),
         ("MathAPI", {"numbers": "many"}, "numbers must be a list"),
         ("MessageAPI", {"user_map": ["Alice"]}, "user_map must be an object"),
         ("MessageAPI", {"user_map": {"Alice": 1}}, "user_map.Alice must be a text"),
         ("MessageAPI", {"generated_ids": [1]}, "has no 'generated_ids'"),
         ("TwitterAPI", {"authenticated": 1}, "authenticated must be a boolean"),
-        ("TwitterAPI", {"tweets": {"0": {"id": 0, "username": "a", "content": "b"}}}, "tweets.0 lacks"),
+        (
+            "TwitterAPI",
+            {"tweets": {"0": {"id": 0, "username": "a", "content": "b"}}},
+            "tweets.0 lacks",
+        ),
         ("TwitterAPI", {"retweets": {"a": ["0"]}}, "retweets.a.0 must be a number"),
         ("TicketAPI", {"ticket_queue": {}}, "ticket_queue must be a list"),
         ("TicketAPI", {"ticket_counter": True}, "ticket_counter must be a number"),
         ("TradingBot", {"stocks": {"X": {"price": 1.0}}}, "stocks.X lacks"),
-        ("TradingBot", {"account_info": {}}, "account_info lacks account_id, balance, binding_card"),
+        (
+            "TradingBot",
+            {"account_info": {}},
+            "account_info lacks account_id, balance, binding_card",
+        ),
         ("TradingBot", {"watch_list": [["X"]]}, "watch_list.0 must be a text"),
         ("TravelAPI", {"access_token": 5}, "access_token must be null or a text"),
         ("TravelAPI", {"credit_card_list": {"1": {}}}, "credit_card_list.1 lacks balance"),
         ("VehicleControlAPI", {"fuelLevel": "full"}, "fuelLevel must be a number"),
         ("VehicleControlAPI", {"doorStatus": {"driver": "locked"}}, "doorStatus lacks passenger"),
     ],
-)  # fmt: skip
+)
 def test_what_stands_in_a_configuration_is_of_its_kind(bfcl, class_, config, says):
-    """Wrong kinds of values, missing fields of rows, impossible trees: the message has the place."""
+    """Wrong kinds of values, missing fields of rows, impossible trees: the message has the
+    place."""
     assert says in refusal(bfcl, Start(config={"classes": [class_], "state": {class_: config}}))
 
 
@@ -93,14 +128,15 @@ def test_what_stands_in_a_configuration_is_of_its_kind(bfcl, class_, config, say
         (Start(config={"classes": ["MathAPI"], "state": {"TravelAPI": {}}}), "none of the classes"),
         (Start("multi_turn_base_0", {"classes": ["MathAPI"]}), "not both"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_start_is_refused(bfcl, start, says):
     """Classes and states that do not fit together."""
     assert says in refusal(bfcl, start)
 
 
 def test_official_and_generated_states_pass(bfcl):
-    """The environment's own entries open by name, and so do generated starts of every class, alone and together."""
+    """The environment's own entries open by name, and so do generated starts of every class, alone
+    and together."""
     entries = [
         task.start
         for split in ("base", "long_context", "miss_func", "miss_param")

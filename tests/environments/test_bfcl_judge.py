@@ -1,4 +1,5 @@
-"""BFCL's verdicts, through a real worker: official tasks, synthetic ones, controls, and sessions side by side."""
+"""BFCL's verdicts, through a real worker: official tasks, synthetic ones, controls, and sessions
+side by side."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ PAIR = made(LAB, [INTO, MAKE, MOVE], [MEAN])
     ("category", "digest"), [("base", "984027041d25ddff"), ("long_context", "330829a9f3814063")]
 )
 def test_reference_solutions_score_one_and_answer_as_the_official_executor(bfcl, category, digest):
-    """All 200 solutions of a category succeed, and their outputs have the digest measured on the official executor."""
+    """All 200 solutions of a category succeed, and their outputs have the digest measured on the
+    official executor."""
     tasks = bfcl.tasks(category)
     sessions = [opened(bfcl, task.start) for task in tasks]
     found = hashlib.sha256()
@@ -70,7 +72,8 @@ def test_reference_solutions_score_one_and_answer_as_the_official_executor(bfcl,
 
 
 def test_doing_nothing_and_the_hollow_control_fail_every_base_task(bfcl):
-    """No official base task is won by silence, nor by one call a turn that tells next to nothing."""
+    """No official base task is won by silence, nor by one call a turn that tells next to
+    nothing."""
     tasks = bfcl.tasks("base")
     for hollow in (False, True):
         sessions = [opened(bfcl, task.start) for task in tasks]
@@ -87,7 +90,8 @@ def test_doing_nothing_and_the_hollow_control_fail_every_base_task(bfcl):
 
 
 def test_strict_parity_outputs_and_verdicts_are_the_official_ones():
-    """All 4,625 reference outputs of four categories, in both modes, and 480 verdicts on changed solutions under strict parity."""
+    """All 4,625 reference outputs of four categories, in both modes, and 480 verdicts on changed
+    solutions under strict parity."""
     script = Path(__file__).with_name("bfcl_parity.py")
     done = subprocess.run([sys.executable, script, "480", "1"], capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,7 +109,8 @@ def test_strict_parity_outputs_and_verdicts_are_the_official_ones():
 
 
 def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
-    """Two sessions of one task, stepped in turn, do not see each other: 0 and 1, whichever was opened first."""
+    """Two sessions of one task, stepped in turn, do not see each other: 0 and 1, whichever was
+    opened first."""
     task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_0")
     for order in ((0, 1), (1, 0)):
         sessions = [opened(bfcl, task.start), opened(bfcl, task.start)]
@@ -140,7 +145,8 @@ def test_a_wrong_and_a_right_episode_interleaved_are_judged_apart(bfcl):
     ],
 )
 def test_a_synthetic_task_is_judged_by_the_same_rules(bfcl, turns, success, reason):
-    """Start by configuration, solution from the task: order is free, turns, states and responses are not."""
+    """Start by configuration, solution from the task: order is free, turns, states and responses
+    are not."""
     grade = run(bfcl, PAIR, [[Call(*call) for call in turn] for turn in turns])
     assert (grade.success, grade.score, grade.reason) == (success, float(success), reason)
 
@@ -158,7 +164,8 @@ SUM = made(Start(config={"classes": ["MathAPI"], "state": {}}), [("add", {"a": 1
 
 
 def test_what_the_official_verdict_does_not_see_is_told_beside_it(bfcl):
-    """Wasted calls and the wrong current folder cost nothing: so the verdict, and so the details."""
+    """Wasted calls and the wrong current folder cost nothing: so the verdict, and so the
+    details."""
     wasteful = run(
         bfcl,
         PAIR,
@@ -185,7 +192,8 @@ def floats(value, schema):
 
 
 def test_numbers_are_compared_by_value_where_the_task_is_not_an_official_one(bfcl):
-    """2.0 for 2, alone and in a list, is the same number, and 4 another; in an official entry the official verdict stays."""
+    """2.0 for 2, alone and in a list, is the same number, and 4 another; in an official entry the
+    official verdict stays."""
     grades = [run(bfcl, SUM, [[Call("add", {"a": 1.0, "b": b})]]) for b in (2, 2.0, 4)]
     assert [grade.success for grade in grades] == [True, True, False]
     assert [(grade.progress == 1.0, grade.reason == "") for grade in grades] == [
@@ -210,7 +218,8 @@ def test_numbers_are_compared_by_value_where_the_task_is_not_an_official_one(bfc
 
 
 def test_arguments_that_are_nested_without_end_are_judged(bfcl):
-    """Lists within lists where a document knows none are a wrong answer, not a fault of the judge."""
+    """Lists within lists where a document knows none are a wrong answer, not a fault of the
+    judge."""
     deep: list = []
     for _ in range(300):
         deep = [deep, 1]
@@ -218,7 +227,8 @@ def test_arguments_that_are_nested_without_end_are_judged(bfcl):
 
 
 def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
-    """One turn of four can never succeed: the record is refused before anything is played, in a rollout and in the gate."""
+    """One turn of four can never succeed: the record is refused before anything is played, in a
+    rollout and in the gate."""
     task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_0")
     short = structs.replace(task, query=task.query[:1], solution=task.solution[:1])
     long = structs.replace(task, query=[*task.query, "and again"])
@@ -226,7 +236,10 @@ def test_an_official_entry_is_opened_with_its_own_number_of_turns(bfcl):
     assert [
         (rollout.stop_reason, rollout.success, len(rollout.steps) > 0) for rollout in found
     ] == [("env_error", False, False), ("done", True, True), ("env_error", False, False)]
-    said = "the environment refuses it: open: the official entry multi_turn_base_0 has 4 turns of the user, not"
+    said = (
+        "the environment refuses it: open: "
+        "the official entry multi_turn_base_0 has 4 turns of the user, not"
+    )
     assert [refusal(found[0]), refusal(found[2])] == [f"{said} 1", f"{said} 5"]
     assert isinstance(opened(bfcl, task.start), EnvSession), "exploring it needs no turns"
 
@@ -241,7 +254,8 @@ def test_spoiling_the_state_costs_progress(bfcl):
 
 
 def test_a_turn_without_reference_calls_may_stay_silent(bfcl):
-    """base_180 asks for nothing that a tool could do in two turns; its solution takes no action there and succeeds."""
+    """base_180 asks for nothing that a tool could do in two turns; its solution takes no action
+    there and succeeds."""
     task = next(task for task in bfcl.tasks("base") if task.start.name == "multi_turn_base_180")
     assert task.solution.count([]) == 2 and "empty_turn" in task.tags
     assert run(bfcl, task, task.solution).success

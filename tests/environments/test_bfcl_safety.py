@@ -1,4 +1,5 @@
-"""Hostile and odd calls to the BFCL worker: nothing is evaluated, nothing leaks, every call is bounded and answered."""
+"""Hostile and odd calls to the BFCL worker: nothing is evaluated, nothing leaks, every call is
+bounded and answered."""
 
 from __future__ import annotations
 
@@ -93,14 +94,16 @@ def test_arguments_are_checked_before_anything_runs(bfcl, tool, arguments, error
 
 
 def test_a_refusal_says_how_to_call_the_tool(bfcl):
-    """The policy can learn from it: near names for an unknown tool, the parameters for a wrong argument."""
+    """The policy can learn from it: near names for an unknown tool, the parameters for a wrong
+    argument."""
     unknown, wrong = act(bfcl, opened(bfcl, START), ("list_user", {}), ("wc", {"file": "a"}))
     assert "list_users" in unknown.observation
     assert "file_name: text" in wrong.observation and "mode: text (optional)" in wrong.observation
 
 
 def test_texts_reach_the_tool_verbatim_and_nothing_is_run(bfcl, tmp_path):
-    """Code inside an argument stays text: written, read back equal, and no file appears outside the session."""
+    """Code inside an argument stays text: written, read back equal, and no file appears outside the
+    session."""
     proof = tmp_path / "proof"
     text = f"__import__('pathlib').Path({str(proof)!r}).write_text('x') or sort(data) and {{0}} %s"
     results = act(
@@ -127,7 +130,8 @@ DOUBLING = [
 
 @pytest.mark.parametrize("calls", [ITSELF, DOUBLING], ids=["itself", "doubling"])
 def test_a_state_without_bounds_ends_the_episode_and_not_the_worker(bfcl, calls):
-    """A folder copied into itself, or doubled with every step, is the policy's failure; other sessions go on."""
+    """A folder copied into itself, or doubled with every step, is the policy's failure; other
+    sessions go on."""
     session, other = opened(bfcl, START), opened(bfcl, START)
     task = made(START, [("mkdir", {"dir_name": "x"})])
     results = act(bfcl, session, ("mkdir", {"dir_name": "x"}), *calls)
@@ -190,12 +194,14 @@ ODD = [
     ("mkdir", {"dir_name": "x" * 19_999}),
     ("mv", {"source": "d", "destination": "d"}),
 ]
-"""Strange, yet calls of documented functions with arguments of the documented types: they may work."""
+"""Strange, yet calls of documented functions with arguments of the documented types: they may
+work."""
 
 
 def test_a_corpus_of_hostile_calls_leaves_everything_as_it_was():
-    """Each in a session of its own beside an innocent one, in workers that may take two seconds and 512 MB a call: every hostile
-    call ends with a typed error and without effects, no worker is replaced, no file appears, nobody else notices."""
+    """Each in a session of its own beside an innocent one, in workers that may take two seconds and
+    512 MB a call: every hostile call ends with a typed error and without effects, no worker is
+    replaced, no file appears, nobody else notices."""
     with Pool("bfcl", workers=2, call_timeout=2, memory_mb=512) as pool:
         (innocent,) = pool.open([START])
         state = act(pool, innocent, ("mkdir", {"dir_name": "mine"}))[0].state
@@ -217,8 +223,8 @@ def test_a_corpus_of_hostile_calls_leaves_everything_as_it_was():
 
 
 def test_a_call_that_takes_minutes_ends_its_episode_and_not_its_neighbours():
-    """Under strict parity nothing is refused: the pool's clock ends the call, after a second try; the worker's other session
-    goes on from where it was."""
+    """Under strict parity nothing is refused: the pool's clock ends the call, after a second try;
+    the worker's other session goes on from where it was."""
     with Pool("bfcl-strict", call_timeout=1) as pool:
         slow, other = pool.open([START, START])
         act(pool, other, ("mkdir", {"dir_name": "mine"}))
@@ -229,7 +235,8 @@ def test_a_call_that_takes_minutes_ends_its_episode_and_not_its_neighbours():
 
 
 def test_a_default_list_of_one_tweet_is_not_another_tweets(bfcl):
-    """Posting and then mentioning must not leave the mention in every tweet to come, in any session."""
+    """Posting and then mentioning must not leave the mention in every tweet to come, in any
+    session."""
     first, second = opened(bfcl, TWEETS), opened(bfcl, TWEETS)
     act(
         bfcl,
@@ -266,13 +273,15 @@ def test_a_precision_is_of_one_call_only(bfcl):
 
 
 def test_infinite_results_are_text(bfcl):
-    """What the API prints as Infinity stays inside the observation; the protocol's JSON is strict."""
+    """What the API prints as Infinity stays inside the observation; the protocol's JSON is
+    strict."""
     (result,) = act(bfcl, opened(bfcl, START), ("multiply", {"a": 1e308, "b": 10.0}))
     assert result.observation == '{"result": Infinity}'
 
 
 def test_an_error_of_the_api_is_an_error_of_the_result(bfcl):
-    """Error objects, error lists, refusals and exceptions all have a kind; an answer that is no error has none."""
+    """Error objects, error lists, refusals and exceptions all have a kind; an answer that is no
+    error has none."""
     calls = [
         ("cat", {"file_name": "none.txt"}, "not_found"),
         ("post_tweet", {"content": "hi"}, "denied"),
@@ -280,17 +289,27 @@ def test_an_error_of_the_api_is_an_error_of_the_result(bfcl):
         ("get_user_tickets", {}, "denied"),
         ("startEngine", {"ignitionMode": "START"}, "precondition"),
         ("authenticate_twitter", {"username": "john", "password": "wrong"}, "refused"),
-        ("get_flight_cost", {"travel_from": "XXX", "travel_to": "LAX", "travel_date": "2026-05-01", "travel_class": "first"}, "exception"),
+        (
+            "get_flight_cost",
+            {
+                "travel_from": "XXX",
+                "travel_to": "LAX",
+                "travel_date": "2026-05-01",
+                "travel_class": "first",
+            },
+            "exception",
+        ),
         ("mkdir", {"dir_name": "d"}, "conflict"),
         ("pwd", {}, None),
         ("posting_get_login_status", {}, None),
-    ]  # fmt: skip
+    ]
     results = act(bfcl, opened(bfcl, START), *[(tool, arguments) for tool, arguments, _ in calls])
     assert [result.error for result in results] == [error for _, _, error in calls]
 
 
 def test_a_changed_file_of_the_benchmark_is_noticed_and_named(tmp_path):
-    """A worker whose package differs from the release in one character does not start, and says where."""
+    """A worker whose package differs from the release in one character does not start, and says
+    where."""
     site = next((install.python("bfcl").parent.parent / "lib").glob("python*/site-packages"))
     for source in (site / "bfcl_eval").rglob("*.*"):
         if source.is_file() and "__pycache__" not in source.parts:
@@ -344,7 +363,8 @@ ANYTHING += [
 
 @pytest.mark.parametrize("env", ["bfcl", "bfcl-strict"])
 def test_no_argument_of_any_type_breaks_a_session_or_its_grading(env):
-    """Random calls, each argument a known value or anything that JSON can hold: results and grades, never a fault."""
+    """Random calls, each argument a known value or anything that JSON can hold: results and grades,
+    never a fault."""
     with Pool(env) as pool:
         for seed in range(80):
             draw = random.Random(f"anything-{seed}")
@@ -373,7 +393,8 @@ from coevolve.environments.workers.bfcl.session import BfclSession
 from coevolve.environments.workers.bfcl.world import BfclStart
 state = json.loads(sys.argv[2])
 def order(session, amount):
-    arguments = {"order_type": "Buy", "symbol": next(iter(state["TradingBot"]["stocks"])), "price": 20, "amount": amount}
+    symbol = next(iter(state["TradingBot"]["stocks"]))
+    arguments = {"order_type": "Buy", "symbol": symbol, "price": 20, "amount": amount}
     return session.step(0, {"tool": "place_order", "arguments": arguments})
 one = BfclSession(BfclStart(["TradingBot"], state))
 one.step(0, {"tool": "trading_login", "arguments": {"username": "a", "password": "b"}})
@@ -390,7 +411,8 @@ print("apart")
 
 
 def test_a_restored_episode_goes_on_as_the_original_and_apart_from_it(bfcl):
-    """From one snapshot in the middle of an episode: equal calls give equal results, and neither sees the other."""
+    """From one snapshot in the middle of an episode: equal calls give equal results, and neither
+    sees the other."""
     state = json.dumps(bfcl.start("snapshot", ["TradingBot"]).config["state"])
     command = [install.python("bfcl"), "-c", SNAPSHOT, str(TOOLKIT), state]
     done = subprocess.run(command, capture_output=True, text=True)

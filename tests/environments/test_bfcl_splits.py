@@ -28,7 +28,8 @@ def shipped(name: str):
 
 
 def test_halves_are_apart_of_equal_size_and_stratified(bfcl):
-    """Training and test half of every category: the same numbers everywhere, 25 of each main class, none in both."""
+    """Training and test half of every category: the same numbers everywhere, 25 of each main class,
+    none in both."""
     test = numbers(bfcl.tasks("base_test"))
     for category in CATEGORIES:
         parts = {part: bfcl.tasks(f"{category}_{part}") for part in ("train", "test", "excluded")}
@@ -41,7 +42,8 @@ def test_halves_are_apart_of_equal_size_and_stratified(bfcl):
 
 
 def test_halves_are_the_ones_that_the_seed_draws(bfcl):
-    """The shipped list follows from the seed and the official data by the recipe in the module's docstring."""
+    """The shipped list follows from the seed and the official data by the recipe in the module's
+    docstring."""
     tasks = bfcl.tasks("base")
     classes = {
         n: tuple(sorted(set(task.tags) & set(bfcl_classes(bfcl)))) for n, task in enumerate(tasks)
@@ -84,7 +86,8 @@ def bfcl_classes(pool) -> set[str]:
 
 
 def test_ids_have_the_shipped_digests(bfcl):
-    """Every split's ids, one a line, hash to what the module says; there is a digest for each split."""
+    """Every split's ids, one a line, hash to what the module says; there is a digest for each
+    split."""
     digests = shipped("digests")
     assert set(digests) == set(bfcl.description.splits)
     for split, digest in digests.items():
@@ -93,7 +96,8 @@ def test_ids_have_the_shipped_digests(bfcl):
 
 
 def test_tasks_with_faults_are_tagged(bfcl):
-    """The references that nobody could derive, in every category, and the turns without reference calls."""
+    """The references that nobody could derive, in every category, and the turns without reference
+    calls."""
     for category in CATEGORIES:
         tasks = bfcl.tasks(category)
         assert numbers(task for task in tasks if "underivable" in task.tags) == [4, 176, 187]
@@ -105,7 +109,8 @@ def test_tasks_with_faults_are_tagged(bfcl):
 
 
 def test_a_missing_function_comes_with_its_turn(bfcl):
-    """It is not offered and does not run before; it does from the turn on that announces it, in words of its own."""
+    """It is not offered and does not run before; it does from the turn on that announces it, in
+    words of its own."""
     for task in bfcl.tasks("miss_func")[:40]:
         session = opened(bfcl, task.start)
         for turn, names in session.opened.later.items():
@@ -120,6 +125,7 @@ def test_a_missing_function_comes_with_its_turn(bfcl):
 
 @pytest.mark.parametrize("category", ["miss_func", "miss_param"])
 def test_references_of_the_missing_categories_succeed(bfcl, category):
-    """All 200 reference solutions score 1 under the default rules, though some functions come late."""
+    """All 200 reference solutions score 1 under the default rules, though some functions come
+    late."""
     tasks = bfcl.tasks(category)
     assert [task.start.name for task in tasks if not run(bfcl, task, task.solution).success] == []

@@ -1,4 +1,5 @@
-"""BFCL's generated start states, what their users know, the effects of calls, and the words for all 128 functions."""
+"""BFCL's generated start states, what their users know, the effects of calls, and the words for all
+128 functions."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def test_a_start_state_is_a_pure_function_of_seed_and_classes(bfcl):
 
 
 def test_start_states_vary_and_are_not_official(bfcl):
-    """100 seeds give 100 states over all classes and all official pairs of classes; none is an official configuration."""
+    """100 seeds give 100 states over all classes and all official pairs of classes; none is an
+    official configuration."""
     starts = [bfcl.start(str(seed)) for seed in range(100)]
     assert len({canonical(start) for start in starts}) == 100
     assert {class_ for start in starts for class_ in start.config["classes"]} == set(CLASSES)
@@ -79,7 +81,8 @@ def test_start_states_vary_and_are_not_official(bfcl):
 
 
 def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(bfcl):
-    """3,000 calls with values that a user would know: under a third are refused, no API method raises, no state corrupts."""
+    """3,000 calls with values that a user would know: under a third are refused, no API method
+    raises, no state corrupts."""
     tally = Counter()
     for seed in range(100):
         for tool, _, result in wander(bfcl, seed)[0]:
@@ -94,7 +97,8 @@ def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(bfcl):
 
 
 def test_most_functions_work_and_every_mutator_shows_effects(bfcl):
-    """Over 300 states, every function but one works at some time, and all that the API can change shows as effects."""
+    """Over 300 states, every function but one works at some time, and all that the API can change
+    shows as effects."""
     worked, changed = set(), set()
     for seed in range(300):
         for tool, _, result in wander(bfcl, seed)[0]:
@@ -116,7 +120,8 @@ def test_effects_and_states_are_equal_in_a_replay(bfcl):
 
 
 def test_effects_of_a_call_do_not_depend_on_what_else_was_done(bfcl):
-    """New rows go by their content, counters and balances by their difference: an order before an order changes nothing."""
+    """New rows go by their content, counters and balances by their difference: an order before an
+    order changes nothing."""
     start = bfcl.start("orders", ["TradingBot"])
     order = (
         "place_order",
@@ -157,7 +162,8 @@ def test_a_row_made_in_the_session_keeps_its_name(bfcl):
 
 
 def test_hidden_state_is_in_the_hash_only(bfcl):
-    """Changing the folder is no effect that the official checker would see, yet another state; going back restores it."""
+    """Changing the folder is no effect that the official checker would see, yet another state;
+    going back restores it."""
     start = bfcl.start("walk", ["GorillaFileSystem"])
     (top,) = start.config["state"]["GorillaFileSystem"]["root"].values()
     folder = next(name for name, item in top["contents"].items() if item["type"] == "directory")
@@ -185,7 +191,8 @@ def test_a_user_knows_a_value_for_every_required_parameter(bfcl):
 
 
 def test_every_function_can_be_asked_for_in_words(bfcl):
-    """128 functions with at least one clause each; clauses name every required argument; phrases refer to known parameters."""
+    """128 functions with at least one clause each; clauses name every required argument; phrases
+    refer to known parameters."""
     assert len(bfcl.tools) == 128
     for name, tool in bfcl.tools.items():
         parameters, required = (
@@ -215,7 +222,8 @@ def test_a_phrase_refers_to_a_key_that_the_function_gives(bfcl):
 
 
 def test_a_read_that_answers_anew_at_each_call_is_no_goal(bfcl):
-    """Called twice in a row, two reads tell two numbers; neither is compared, and no phrase refers to what they told."""
+    """Called twice in a row, two reads tell two numbers; neither is compared, and no phrase refers
+    to what they told."""
     anew = set()
     for seed in range(60):
         session = opened(bfcl, bfcl.start(str(seed)))
@@ -235,7 +243,8 @@ def test_a_read_that_answers_anew_at_each_call_is_no_goal(bfcl):
 
 
 def test_texts_that_a_user_gives_are_said_in_quotes(bfcl):
-    """Every text of more than one word that ends up in the state exactly has its quoted form in `words`."""
+    """Every text of more than one word that ends up in the state exactly has its quoted form in
+    `words`."""
     exact = [
         "echo.content",
         "send_message.message",
@@ -258,7 +267,8 @@ def test_texts_that_a_user_gives_are_said_in_quotes(bfcl):
 
 
 def test_doors_and_updates_are_said_in_words(bfcl):
-    """Lists and objects among the known values have words of their own: no JSON and no identifier in a request."""
+    """Lists and objects among the known values have words of their own: no JSON and no identifier
+    in a request."""
     for seed in range(60):
         session = opened(bfcl, bfcl.start(str(seed)))
         for key in ("lockDoors.door", "edit_ticket.updates"):
@@ -271,7 +281,8 @@ def test_doors_and_updates_are_said_in_words(bfcl):
 
 
 def test_the_hollow_calls_change_nothing_and_every_class_has_one(bfcl):
-    """Whatever classes a session offers, one of its harmless calls can be made, works, and leaves the state as it was."""
+    """Whatever classes a session offers, one of its harmless calls can be made, works, and leaves
+    the state as it was."""
     for class_ in CLASSES:
         session = opened(bfcl, Start(config={"classes": [class_], "state": {}}))
         (call,) = [c for c in bfcl.description.harmless if c["tool"] in session.opened.tools]

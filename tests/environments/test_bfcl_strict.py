@@ -1,6 +1,8 @@
-"""docs/bfcl.md, row by row: what the official executor does, what `bfcl` does instead, and that `bfcl-strict` does the former.
+"""docs/bfcl.md, row by row: what the official executor does, what `bfcl` does instead, and that
+`bfcl-strict` does the former.
 
-The official side is the package's own executor and checker in a process of their own (bfcl_official.py).
+The official side is the package's own executor and checker in a process of their own
+(bfcl_official.py).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def strict() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def official() -> Iterator[Official]:
-    """Asks the official code: outputs of the turns, and the verdict on them where there is a reference."""
+    """Asks the official code: outputs of the turns, and the verdict on them where there is a
+    reference."""
     command = [install.python("bfcl"), Path(__file__).with_name("bfcl_official.py")]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -250,7 +253,8 @@ def clock(default: Pool, strict: Pool, official: Official) -> None:
 
 
 def table(default: Pool, strict: Pool, official: Official) -> None:
-    """The reference pays with a card of the module's table after the policy has: it sees another balance."""
+    """The reference pays with a card of the module's table after the policy has: it sees another
+    balance."""
     task = next(
         task
         for task in default.tasks("long_context")
@@ -295,7 +299,8 @@ ROWS = (text, tweet, argument, function, size, output, overrun, offer, clock, ta
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
 def test_the_row_of_the_table_is_true(bfcl, strict, official, row):
-    """The official column against the official code, the other two against the running environments."""
+    """The official column against the official code, the other two against the running
+    environments."""
     row(bfcl, strict, official)
 
 

@@ -1,5 +1,6 @@
-"""The desk as its users meet it: a real worker process, driven over its pipes; what is right is taken from `describe`,
-from the tasks' solutions, and from an independent filling of the language templates.
+"""The desk as its users meet it: a real worker process, driven over its pipes; what is right is
+taken from `describe`, from the tasks' solutions, and from an independent filling of the language
+templates.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def verb_of(action: dict) -> str:
 
 
 def test_twelve_apps_of_fourteen_tools(tools):
-    """The world is as wide as promised, and each tool's schema and language speak of the same parameters."""
+    """The world is as wide as promised, and each tool's schema and language speak of the same
+    parameters."""
     per_app = Counter(tool.app for tool in tools.values())
     assert per_app.pop("desk") == 2
     assert len(per_app) == 12 and set(per_app.values()) == {14}
@@ -115,7 +117,8 @@ def test_twelve_apps_of_fourteen_tools(tools):
 
 
 def test_every_own_task_is_solved_by_its_solution_and_not_by_a_control(desk, heldout):
-    """Solutions work without an error and score 1; doing nothing and one harmless call score 0, with no progress."""
+    """Solutions work without an error and score 1; doing nothing and one harmless call score 0,
+    with no progress."""
     (harmless,) = desk.result(op="describe")["harmless"]
     for task in heldout + desk.result(op="tasks", split="dev")["tasks"]:
         msgspec.convert({**task, "schema": "coevolve.task/1", "id": "own", "env": "desk"}, Task)
@@ -139,7 +142,8 @@ def test_no_call_of_a_solution_can_be_left_out(desk, by_kind):
 
 
 def test_only_the_right_preparation_and_completion_work(desk, by_kind):
-    """Another preparation leaves the verb not ready; another completion loses the change, and the right one then has none."""
+    """Another preparation leaves the verb not ready; another completion loses the change, and the
+    right one then has none."""
     prepared = completed = 0
     for task in by_kind.values():
         solution = task["solution"][0]
@@ -171,7 +175,8 @@ def test_the_last_preparation_counts(desk, by_kind):
 
 
 def test_conventions_differ_by_skill(by_kind):
-    """Key, preparation and completion vary over the 72 skills: at least 15 combinations, none with a third of them."""
+    """Key, preparation and completion vary over the 72 skills: at least 15 combinations, none with
+    a third of them."""
     combinations = Counter()
     for kind, task in by_kind.items():
         if kind.endswith("/given"):
@@ -241,7 +246,8 @@ def test_a_key_of_the_wrong_sort_is_a_bad_argument(desk, by_kind):
 
 
 def test_effects_are_public_changes_and_the_state_hash_sees_hidden_ones(desk, by_kind):
-    """Setting twice is one effect, adding twice two, a pending change none; every hidden change moves the hash."""
+    """Setting twice is one effect, adding twice two, a pending change none; every hidden change
+    moves the hash."""
     once = {"set": 1, "add": 2, "send": 2, "copy": 2, "mark": 1}
     seen = set()
     for kind, task in by_kind.items():
@@ -273,7 +279,8 @@ def test_effects_are_public_changes_and_the_state_hash_sees_hidden_ones(desk, by
 
 
 def test_an_answer_is_state_and_a_wrong_one_fails(desk, by_kind):
-    """Read-only tasks are checked: the right note passes, another word and a second answer do not."""
+    """Read-only tasks are checked: the right note passes, another word and a second answer do
+    not."""
     task = by_kind["desk.answer/lookup"]
     read, answer = task["solution"][0]
     assert desk.run(task, answer)[1].success
@@ -283,7 +290,8 @@ def test_an_answer_is_state_and_a_wrong_one_fails(desk, by_kind):
 
 
 def test_sessions_share_nothing_and_replays_agree(desk, by_kind):
-    """Two interleaved sessions of one start go their own ways; the same calls give the same states and effects."""
+    """Two interleaved sessions of one start go their own ways; the same calls give the same states
+    and effects."""
     task = by_kind["farm.set/lookup"]
     one, two = desk.open(task["start"]), desk.open(task["start"])
     first = [desk.step(one, action)[0] for action in task["solution"][0]]
@@ -310,7 +318,8 @@ def test_start_states_are_pure_and_disjoint_from_every_split(desk):
 
 
 def test_users_know_names_but_no_ids(desk, tools):
-    """Every known name is found; no id and nothing else that has to be looked up is among the values."""
+    """Every known name is found; no id and nothing else that has to be looked up is among the
+    values."""
     start = desk.result(op="start", seed="values", apps=None)["start"]
     values = desk.result(op="open", session="values", start=start)["values"]
     ids = set()
@@ -327,7 +336,8 @@ def test_users_know_names_but_no_ids(desk, tools):
 
 
 def phrasings(task: dict, outputs: list[str], tools: dict[str, Tool]) -> set[str]:
-    """Every request that the language templates allow for the solution's goal call, filled without the worker's help."""
+    """Every request that the language templates allow for the solution's goal call, filled without
+    the worker's help."""
     said, found = {}, set()
     for action, output in zip(task["solution"][0], outputs, strict=True):
         language, arguments = tools[action["tool"]].language, action["arguments"]
@@ -343,7 +353,8 @@ def phrasings(task: dict, outputs: list[str], tools: dict[str, Tool]) -> set[str
 
 
 def test_own_requests_are_what_a_generic_writer_would_say(desk, heldout, tools):
-    """Each request equals a template filled by value provenance, and both phrasings of every kind occur."""
+    """Each request equals a template filled by value provenance, and both phrasings of every kind
+    occur."""
     variants = defaultdict(set)
     for task in heldout:
         results, _ = desk.run(task, *task["solution"][0])
@@ -363,7 +374,8 @@ def test_kinds_name_the_goal_and_whether_its_text_was_looked_up(desk, heldout):
 
 
 def test_splits_have_the_promised_sizes_and_rare_kinds_are_rare(desk, heldout):
-    """6 tasks a kind for dev, 5 or 12 held out, 5,000 demonstrations in which the tagged kinds are rare, and only they."""
+    """6 tasks a kind for dev, 5 or 12 held out, 5,000 demonstrations in which the tagged kinds are
+    rare, and only they."""
     sizes = desk.result(op="describe")["splits"]
     demos = desk.result(op="tasks", split="demos")["tasks"]
     dev = desk.result(op="tasks", split="dev")["tasks"]

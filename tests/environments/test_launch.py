@@ -1,4 +1,5 @@
-"""Workers in other interpreters: nothing of ours goes by a short name there, and nothing of the toolkit is needed."""
+"""Workers in other interpreters: nothing of ours goes by a short name there, and nothing of the
+toolkit is needed."""
 
 from __future__ import annotations
 
@@ -23,13 +24,17 @@ def main(*arguments):
     here = os.path.dirname(os.path.abspath(__file__))
     files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
     specs = {name: importlib.util.find_spec(name) for name in names}
-    ours = sorted(name for name, file in files.items() if file.startswith(here + os.sep) and name != "__main__")
+    ours = [name for name, file in files.items() if file.startswith(here + os.sep)]
+    ours = sorted(set(ours) - {"__main__"})
     try:
         import coevolve.records
         toolkit = True
     except ImportError:
         toolkit = False
-    origins = {name: spec and (spec.origin or str(spec.submodule_search_locations)) for name, spec in specs.items()}
+    origins = {
+        name: spec and (spec.origin or str(spec.submodule_search_locations))
+        for name, spec in specs.items()
+    }
     print(json.dumps({"ours": ours, "origins": origins, "path": sys.path, "toolkit": toolkit}))
 """
 MODULES = {
@@ -44,7 +49,8 @@ marked = [
 
 @pytest.mark.parametrize("env", marked)
 def test_short_names_are_the_benchmarks_and_the_standard_librarys(env: str, tmp_path: Path):
-    """Started as a worker is, in its interpreter: no name of a file or folder of the workers leads to that folder."""
+    """Started as a worker is, in its interpreter: no name of a file or folder of the workers leads
+    to that folder."""
     folder = tmp_path / "workers"
     shutil.copytree(registry.WORKERS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "probe.py").write_text(PROBE)
@@ -80,11 +86,15 @@ def test_short_names_are_the_benchmarks_and_the_standard_librarys(env: str, tmp_
 
 
 def test_the_loop_alone_is_enough_for_a_worker(tmp_path: Path):
-    """A copy of serve.py beside somebody's worker serves it, in an interpreter that has nothing but the standard library."""
+    """A copy of serve.py beside somebody's worker serves it, in an interpreter that has nothing but
+    the standard library."""
     shutil.copy(registry.WORKERS / "serve.py", tmp_path)
     worker = tmp_path / "mine.py"
     worker.write_text(
-        "import serve\nserve.serve(type('Mine', (), {'describe': lambda self: {'name': 'mine'}})())\n"
+        "import serve\n"
+        "class Mine:\n"
+        "    def describe(self): return {'name': 'mine'}\n"
+        "serve.serve(Mine())\n"
     )
     asked = b'{"id": 3, "op": "describe"}\n'
     done = subprocess.run(

@@ -76,7 +76,8 @@ def step(id_: int, *actions: dict, session: str = "s") -> dict:
     ],
 )
 def test_a_bad_request_gets_an_error_reply_and_the_loop_goes_on(line, kind):
-    """Whatever a line holds, there is one error reply with its kind, and the next request is served."""
+    """Whatever a line holds, there is one error reply with its kind, and the next request is
+    served."""
     (bad, opened), end = talk(line, OPEN)
     assert bad["error"]["kind"] == kind and "\n" not in bad["error"]["message"]
     assert "state" in opened["result"] and end.returncode == 0
@@ -111,7 +112,8 @@ def test_one_message_holds_many_sessions():
 
 
 def test_what_a_tool_prints_is_not_in_the_protocol():
-    """Prints of the tool and of its children are on stderr; the traceback of a broken tool as well."""
+    """Prints of the tool and of its children are on stderr; the traceback of a broken tool as
+    well."""
     replies, end = talk(
         OPEN,
         step(2, {"tool": "shout", "arguments": {}}),
