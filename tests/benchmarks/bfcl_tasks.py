@@ -1,12 +1,14 @@
 """What a set of synthesised BFCL tasks covers, as one JSON object.
 
-    coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
+    coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 |
+        coevolve abstract | coevolve validate > tasks.jsonl
     python tests/benchmarks/bfcl_tasks.py tasks.jsonl
 
-Solutions are executed again, so that the share of tasks in which a value crosses turns (an argument that an earlier turn's
-output told and that no turn of the query says) is measured and not believed. Two tasks are near-duplicates when they ask for
-the same functions in the same order and share at least 80 % of their words. Whether a task touches an official one is decided
-from the package's own files and by other means than `coevolve validate` has (`Official`).
+Solutions are executed again, so that the share of tasks in which a value crosses turns (an argument
+that an earlier turn's output told and that no turn of the query says) is measured and not believed.
+Two tasks are near-duplicates when they ask for the same functions in the same order and share at
+least 80 % of their words. Whether a task touches an official one is decided from the package's own
+files and by other means than `coevolve validate` has (`Official`).
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def report(tasks: Sequence[Task], pool: Pool) -> dict[str, Any]:
 
 
 def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bool]:
-    """Per task, whether a later turn's call takes a value that an earlier turn's output told and no turn of the query says."""
+    """Per task, whether a later turn's call takes a value that an earlier turn's output told and no
+    turn of the query says."""
     episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
     found = []
     if faults := [episode.message for episode in episodes if isinstance(episode, Fault)]:
@@ -92,7 +95,8 @@ def near_duplicates(tasks: Sequence[Task]) -> float:
 
 
 class Official:
-    """What the official tasks of all categories begin with, say and do, as sets of words and lines of text."""
+    """What the official tasks of all categories begin with, say and do, as sets of words and lines
+    of text."""
 
     def __init__(self, pool: Pool):
         (data,) = install.directory(install.RECIPES["bfcl"]).glob(
@@ -112,8 +116,9 @@ class Official:
         ]
 
     def touched_by(self, task: Task) -> bool:
-        """It begins there, repeats a turn of eight words or four fifths of all words, holds the lines of a whole solution one after
-        the other, or of two solutions' lines, three at least, the one has all that the other has, in whatever order."""
+        """It begins there, repeats a turn of eight words or four fifths of all words, holds the
+        lines of a whole solution one after the other, or of two solutions' lines, three at least,
+        the one has all that the other has, in whatever order."""
         mine, words = _lines(task), _words(task)
         text, counted = _text(mine), Counter(mine)
         return (

@@ -114,8 +114,7 @@ def shapes(class_: str) -> dict[str, Shape]:
 
 
 def problem(config: Any) -> str | None:
-    """The first fault of a start's configuration {"classes": […], "state": {…}}; None if it has
-    none."""
+    """The first fault of a configuration {"classes": […], "state": {…}}; None if it has none."""
     classes = config.get("classes") if isinstance(config, dict) else None
     if not isinstance(classes, list) or not classes:
         return NO_START

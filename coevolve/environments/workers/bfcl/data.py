@@ -157,8 +157,7 @@ def read_call(text: str) -> dict:
 
 
 def later(entry: dict) -> dict[str, list[str]]:
-    """Index of a user's turn, as text → functions that are missing at first and offered from it
-    on."""
+    """Index of a user's turn, as text → functions that are offered from it on and not before."""
     return {turn: list(names) for turn, names in entry.get("missed_function", {}).items()}
 
 

@@ -55,8 +55,7 @@ def handler(name: str) -> type:
 
 
 def evaluate(root: Path) -> None:
-    """Runs the evaluation behind `bfcl evaluate --partial-eval` on every model folder of
-    ROOT/result.
+    """Runs the evaluation behind `bfcl evaluate --partial-eval` on the folders of ROOT/result.
 
     Raises `data.Damaged` for a package that is not the pinned release.
     """

@@ -45,8 +45,7 @@ class CallAnswer(NamedTuple):
 
 
 def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> CallAnswer | None:
-    """Why a call is not run at all, with a hint that helps to write it right; None if it may
-    run."""
+    """Why a call is not run, with a hint that helps to write it right; None if it may run."""
     if not isinstance(tool, str) or tool not in offered:
         near = difflib.get_close_matches(str(tool)[:60], list(offered), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -1,5 +1,4 @@
-"""A function's document as a `Tool` of the protocol: JSON Schema in place of BFCL's own type
-names."""
+"""A function's document as a `Tool` of the protocol, with JSON Schema for BFCL's type names."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ def generate(seed: str, apps: list[str] | None) -> dict:
 
 
 def _files(draw: random.Random) -> dict:
-    """A tree whose top has files, folders, two versions of a file, an empty folder, a hidden
-    file."""
+    """A tree with files and folders, two versions of a file, an empty folder, a hidden file."""
     folders = draw.sample(CONTENT.folders, 4)
     stems = draw.sample(CONTENT.stems, 12)
     top: dict[str, dict] = {}
@@ -159,9 +158,9 @@ def _trading(draw: random.Random) -> dict:
             {
                 "type": draw.choice(("deposit", "withdrawal")),
                 "amount": float(draw.randrange(50, 2_000)),
-                "timestamp": f"2024-{month:02}-{_day(draw)} {_time(draw)}:00",
+                "timestamp": f"2024-{number:02}-{day(draw)} {_time(draw)}:00",
             }
-            for month in sorted(draw.sample(range(1, 9), draw.randint(2, 4)))
+            for number in sorted(draw.sample(range(1, 9), draw.randint(2, 4)))
         ],
     }
 
@@ -213,7 +212,7 @@ def _travel(draw: random.Random) -> dict:
 def _card(draw: random.Random, holder: str) -> dict:
     return {
         "card_number": f"4{_digits(draw, 15)}",
-        "expiration_date": f"{draw.randint(1, 12):02}/{draw.randint(2027, 2031)}",
+        "expiration_date": f"{month(draw)}/{draw.randint(2027, 2031)}",
         "cardholder_name": holder,
         "card_verification_number": draw.randint(100, 999),
         "balance": float(draw.randrange(8_000, 45_000)),
@@ -224,7 +223,7 @@ def _booking(draw: random.Random, card_id: str) -> dict:
     departure = draw.choice(sorted(CONTENT.routes))
     return {
         "card_id": card_id,
-        "travel_date": f"2026-{draw.randint(3, 12):02}-{_day(draw)}",
+        "travel_date": f"2026-{month(draw, 3)}-{day(draw)}",
         "travel_from": departure,
         "travel_to": draw.choice(CONTENT.routes[departure]),
         "travel_class": draw.choice(("economy", "business", "first")),
@@ -233,7 +232,13 @@ def _booking(draw: random.Random, card_id: str) -> dict:
     }
 
 
-def _day(draw: random.Random) -> str:
+def month(draw: random.Random, first: int = 1) -> str:
+    """Two digits, from `first` to 12."""
+    return f"{draw.randint(first, 12):02}"
+
+
+def day(draw: random.Random) -> str:
+    """Two digits; every month has this day."""
     return f"{draw.randint(1, 28):02}"
 
 

@@ -51,8 +51,7 @@ class StrictParity:
         self._key = key
 
     def refusal(self, tool: Any, arguments: Any, methods: Collection[str]) -> CallAnswer | None:
-        """Only a name that no object has is refused, in the official words where it could be
-        one."""
+        """Only a name that no object has is refused, in the official words if it is a name."""
         if isinstance(tool, str) and tool in _BLOCKED:
             return CallAnswer(f"{RAISED}Function call {tool} is not allowed.", "unknown_tool")
         if isinstance(tool, str) and tool.isidentifier() and tool not in methods:

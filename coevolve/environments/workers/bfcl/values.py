@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .content import CONTENT
+from .starts import day, month
 
 Values = dict[str, list[Any]]
 
@@ -23,8 +24,7 @@ _DOORS = [json.loads(doors) for doors in CONTENT.door_sets]
 
 
 def values(classes: list[str], state: dict[str, dict], instances: dict[str, Any]) -> Values:
-    """Every required parameter of the start's classes has an entry, unless nothing of its kind
-    exists yet."""
+    """Required parameter of the start's classes → values, unless nothing of its kind exists."""
     draw = random.Random(json.dumps([classes, state], sort_keys=True, default=str))
     known: Values = {}
     for class_ in classes:
@@ -52,7 +52,7 @@ def _files(draw: random.Random, system: Any) -> Values:
     new_files, new_folders = draw.sample(CONTENT.new_files, 3), draw.sample(CONTENT.new_folders, 3)
     readers = ("cat", "sort", "tail", "wc", "grep", "rm", "echo")
     stems = [name.partition(".")[0] for name in all_files]
-    return dict.fromkeys([f"{tool}.file_name" for tool in readers], all_files) | {
+    return {f"{tool}.file_name": all_files for tool in readers} | {
         "cd.folder": folders + deep_folders + [".."],
         "cp.source": all_files,
         "cp.destination": folders + new_files,
@@ -200,7 +200,7 @@ def _travel(draw: random.Random, app: Any) -> Values:
         "cancel_booking.booking_id": paid,
         "travel_from": [departure],
         "travel_to": arrivals,
-        "travel_date": [f"2026-{_month_day(draw, 3)}" for _ in range(3)],
+        "travel_date": [f"2026-{month(draw, 3)}-{day(draw)}" for _ in range(3)],
         "travel_class": ["economy", "business", "first"],
         "get_nearest_airport_by_city.location": [CONTENT.cities[c] for c in (departure, *arrivals)],
         "compute_exchange_rate.base_currency": currencies[0],
@@ -228,21 +228,13 @@ def _identity(draw: random.Random, first_name: str, last_name: str) -> Values:
         "user_last_name": [last_name],
         "first_name": [first_name],
         "last_name": [last_name],
-        "date_of_birth": [f"19{draw.randint(60, 99)}-{_month_day(draw)}"],
+        "date_of_birth": [f"19{draw.randint(60, 99)}-{month(draw)}-{day(draw)}"],
         "passport_number": [f"US{digits[3]}"],
         "register_credit_card.card_number": [f"5{digits[0]}{digits[1]}"[:16]],
-        "register_credit_card.expiration_date": [f"{_month(draw)}/{draw.randint(2028, 2032)}"],
+        "register_credit_card.expiration_date": [f"{month(draw)}/{draw.randint(2028, 2032)}"],
         "register_credit_card.cardholder_name": [f"{first_name} {last_name}"],
         "register_credit_card.card_verification_number": [draw.randint(100, 999)],
     }
-
-
-def _month(draw: random.Random, first: int = 1) -> str:
-    return f"{draw.randint(first, 12):02}"
-
-
-def _month_day(draw: random.Random, first: int = 1) -> str:
-    return f"{_month(draw, first)}-{draw.randint(1, 28):02}"
 
 
 def _vehicle(draw: random.Random, car: Any) -> Values:

@@ -1,5 +1,4 @@
-"""The BFCL worker: eight API classes, 128 functions, official multi-turn tasks and generated start
-states.
+"""The BFCL worker: eight API classes of 128 functions, official tasks and generated start states.
 
 It runs in the benchmark's own venv (`coevolve env install bfcl`) and speaks the protocol of
 `coevolve/environments/protocol.py`. A start is an official entry by name (`multi_turn_base_17`) or
@@ -84,8 +83,7 @@ class Bfcl:
         return {"config": generate(seed, apps)}
 
     def open(self, start: dict, query: list[str] | None = None) -> tuple[BfclSession, dict]:
-        """A session in the wanted state; one that was opened lately is restored from its
-        snapshot."""
+        """A session in the wanted state, from the snapshot of an earlier one where there is one."""
         name = start.get("name")
         entry = data.entry(name) if query is not None and isinstance(name, str) else None
         if entry and len(query) != (turns := len(entry["question"])):
