@@ -12,7 +12,7 @@ from coevolve.bfcl import reading
 from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput, UsageError
-from coevolve.jsonl import Bad, Line
+from coevolve.jsonl import BadLine, Line
 from coevolve.options import Option, Settings
 from coevolve.records import Rollout, Task
 from coevolve_cli.options import Files
@@ -86,7 +86,7 @@ def import_(
     """
     _only_bfcl(name)
     where, skip = Path(directory), io.on_error == "skip"
-    questions, aside = bfcl.questions_file(where), list[Bad]()
+    questions, aside = bfcl.questions_file(where), list[BadLine]()
     if not questions.exists() and not bfcl.ids_file(where).exists():
         raise UsageError(
             f"{where} has neither {questions.relative_to(where)} nor {bfcl.ids_file(where).name}"
@@ -95,7 +95,7 @@ def import_(
     def leave(line: Line[Answer], reason: str) -> None:
         if not skip:
             raise BadInput(line.where, line.number, reason)
-        aside.append(Bad(line.where, line.number, reason, line.raw))
+        aside.append(BadLine(line.where, line.number, reason, line.raw))
 
     with Pool(name) as pool, io.stage("env import", [str(questions)]) as s:
         if questions.exists():

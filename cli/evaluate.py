@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from coevolve import evaluation, jsonl
 from coevolve.environments.client import Pools
 from coevolve.errors import Partial, UsageError
-from coevolve.evaluation import Result
+from coevolve.evaluation import RolloutResult
 from coevolve.jsonl import Line
 from coevolve.options import Option, Settings
 from coevolve.records import Rollout
@@ -138,7 +138,7 @@ def command(
             lines = {line.record.id: line for line in s.read(Rollout)}
             results = (line.record for line in lines.values())
         else:
-            results = (line.record for line in s.read(Result))
+            results = (line.record for line in s.read(RolloutResult))
         if official:
             results = whole = bfcl.fit(
                 results, lambda rollout, reason: _refuse(s, lines.get(rollout.id), reason)
@@ -175,8 +175,8 @@ def _refuse(s: Stage, line: Line[Rollout] | None, reason: str) -> None:
     s.reject(line, reason)
 
 
-def _read(path: str) -> list[Result]:
-    return [line.record for line in jsonl.read([path], Result)]
+def _read(path: str) -> list[RolloutResult]:
+    return [line.record for line in jsonl.read([path], RolloutResult)]
 
 
 def _play(

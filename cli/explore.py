@@ -11,8 +11,9 @@ from coevolve import jsonl
 from coevolve.environments.client import Pool
 from coevolve.environments.registry import recorded
 from coevolve.errors import UsageError
-from coevolve.exploration.explore import Tally, explore
+from coevolve.exploration.explore import explore
 from coevolve.exploration.settings import ExploreSettings
+from coevolve.exploration.stats import ExplorationStats
 from coevolve.options import Option, Settings
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal, journal_path
@@ -64,11 +65,11 @@ def command(
         ) as served,
         io.stage("explore", files, reads=guided) as s,
     ):
-        mind = None
+        explorer = None
         if served:
-            from coevolve.exploration.mind import Mind
+            from coevolve.exploration.model_explorer import ModelExplorer
 
-            mind = Mind(
+            explorer = ModelExplorer(
                 served, models.model, temperature=models.temperature, prompts=models.prompt_files
             )
         signals = [line.record for line in s.read(Signal)] if guided else []
@@ -88,8 +89,8 @@ def command(
                     [signal.id for signal in signals], [task.id for task in tasks]
                 ),
             }
-            about |= {"mind": mind.identity} if mind else {}
-            journal, tally = Journal(journal_path(io.output, in_run), about), Tally()
+            about |= {"model": explorer.identity} if explorer else {}
+            journal, stats = Journal(journal_path(io.output, in_run), about), ExplorationStats()
             with progress("explore", settings.episodes, quiet=io.quiet) as advance:
                 for exploration in explore(
                     signals,
@@ -97,18 +98,18 @@ def command(
                     settings,
                     tasks=tasks,
                     journal=journal,
-                    tally=tally,
-                    mind=mind,
+                    stats=stats,
+                    model=explorer,
                     reject=lambda refused: s.keep_reject(msgspec.to_builtins(refused)),
                 ):
                     s.write(exploration)
                     advance(1)
-        for note in tally.notes(journal.reused):
+        for note in stats.notes(journal.reused):
             s.note(note)
         if served:
             served.kept = s.written
-    journal.close(finished=not tally.lost and not tally.env_faults.lost)
-    tally.env_faults.end()
+    journal.close(finished=not stats.lost and not stats.env_faults.lost)
+    stats.env_faults.end()
 
 
 def _env(env: str | None, signals: list[Signal]) -> str:

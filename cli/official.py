@@ -14,7 +14,7 @@ from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.errors import UsageError
 from coevolve.jsonl import warn
-from coevolve.records import Evaluation, Rollout, Task
+from coevolve.records import MASKED, Evaluation, Rollout, Task
 from coevolve_cli.streams import Stage
 
 ENVIRONMENTS = ("bfcl", "bfcl-strict")
@@ -70,7 +70,7 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
     task = rollout.task
     if task is None:
         return "the rollout does not carry its task"
-    if rollout.steps and not rollout.messages and rollout.stop_reason != evaluation.MASKED:
+    if rollout.steps and not rollout.messages and rollout.stop_reason != MASKED:
         return "the rollout has no messages"
     try:
         name = files.Names().of(task)
@@ -100,13 +100,13 @@ def score(rollouts: list[Rollout], s: Stage) -> Scored:
             f"multi_turn_{split}": pool.description.splits[split]
             for split in pool.description.held_out
         }
-    results: dict[tuple[str, str], list[evaluation.Result]] = {}
+    results: dict[tuple[str, str], list[evaluation.RolloutResult]] = {}
     entries: dict[tuple[str, str], dict[str, bool]] = {}
     told: Counter[str] = Counter(judged=0, refused=0, lost=0, differing=0)
     for rollout in rollouts:
         verdict = judged[rollout.id]
         result = msgspec.structs.replace(evaluation.result(rollout), success=verdict.valid)
-        lost = rollout.stop_reason == evaluation.MASKED
+        lost = rollout.stop_reason == MASKED
         what = "lost" if lost else "judged" if verdict.judged else "refused"
         told[what] += 1
         if what != "judged":

@@ -26,7 +26,7 @@ from coevolve.errors import (
     UsageError,
     WriteFailed,
 )
-from coevolve.jsonl import Bad, Line
+from coevolve.jsonl import BadLine, Line
 from coevolve.options import Option, Settings
 from coevolve_cli.rejects import Faults, Rejected
 
@@ -190,7 +190,7 @@ class Stage:
     def _refuse(self, line: Line[Any], reason: str) -> None:
         if not self._rejected.skip:
             raise BadInput(line.where, line.number, reason)
-        self._rejected.append(Bad(line.where, line.number, reason, line.raw))
+        self._rejected.append(BadLine(line.where, line.number, reason, line.raw))
 
     def keep_reject(self, entry: dict[str, Any]) -> None:
         """Writes something the stage itself refused to --rejects; not a bad line."""

@@ -1,7 +1,8 @@
 """Typed JSON lines: reading with exact errors, writing whole or not at all.
 
-A reader yields `Line` values: the record and the raw bytes it came from, so that a stage that adds a field can pass unknown
-fields through. A bad line (see `decode_line`) raises `BadInput`, or is counted and set aside when the caller allows it.
+A reader yields `Line` values: the record and the raw bytes it came from, so that a stage that adds
+a field can pass unknown fields through. A bad line raises `BadInput`, or is set aside (`BadLine`)
+when the caller allows it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ from coevolve.records import HEAD_END
 
 T = TypeVar("T")
 MAX_LINE = 64 << 20
+"""Bytes of a line, its newline included."""
 BUFFER = 1 << 20
+"""Bytes of the buffer of a stream."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple, Generic[T]):
+    """A record with the line that holds it: its bytes, the name of its file and its number."""
+
     record: T
     raw: bytes
     where: str
@@ -48,7 +53,7 @@ class Line(NamedTuple, Generic[T]):
     """Where the line begins in its (unpacked) stream, in bytes."""
 
 
-class Bad(NamedTuple):
+class BadLine(NamedTuple):
     """A line that was set aside."""
 
     where: str
@@ -65,18 +70,14 @@ def open_input(path: str) -> IO[bytes]:
         if path.endswith(".gz"):
             return gzip.open(path, "rb")
         if path.endswith(".zst"):
-            return _open_zstd(path)
+            unpacker = _zstandard().ZstdDecompressor()
+            reader = unpacker.stream_reader(open(path, "rb"), read_across_frames=True)
+            return io.BufferedReader(reader, BUFFER)
         return open(path, "rb", buffering=BUFFER)
     except IsADirectoryError as error:
         raise UsageError(f"{path}: is a directory, not a file of records") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-
-
-def _open_zstd(path: str) -> IO[bytes]:
-    zstandard = _zstandard()
-    reader = zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), read_across_frames=True)
-    return io.BufferedReader(reader, BUFFER)
 
 
 def _zstandard() -> Any:
@@ -88,35 +89,32 @@ def _zstandard() -> Any:
 
 
 class Decoder(Generic[T]):
-    """Decodes a line to one record type; `head=True` decodes a rollout's head only, where the type asks for no more.
+    """Decodes a line to one record type.
 
-    The head path is taken only by a line that has one head and a closing brace, so that a torn line, or two that ran into
-    each other, is still noticed, and only where the head holds every field of the type: one that a writer put elsewhere is
-    found in the whole line. What lies after the head is not checked.
+    `head=True` decodes a rollout's head only, where the type asks for no more: where the head holds
+    every field of the type. What lies after the head is not checked then.
     """
 
     def __init__(self, type_: type[T], head: bool = False):
         self._decoder = msgspec.json.Decoder(type_)
         self._head = msgspec.json.Decoder(_complete(type_)) if head else None
-        tag = getattr(
-            getattr(type_, "__struct_config__", None), "tag", None
-        )  # a union of types tells them apart itself
+        # A union of types has no tag of its own and tells its members apart itself.
+        tag = getattr(getattr(type_, "__struct_config__", None), "tag", None)
         self._tag = None if tag is None else msgspec.json.encode(tag)
 
     def __call__(self, raw: bytes, *, whole: bool = False) -> T:
         """Raises ValueError with a reason. `whole` keeps off the head path."""
         if self._tag is not None and not raw.startswith(b'{"schema":' + self._tag):
             self._check_schema(raw)
-        if (
-            self._head
-            and not whole
-            and (end := raw.find(HEAD_END)) == raw.rfind(HEAD_END) > 0
-            and raw.endswith(b"}")
-        ):
-            try:
-                return self._head.decode(raw[:end] + b"}")
-            except (msgspec.MsgspecError, ValueError):
-                pass  # not written envelope-first: the whole line decides
+        # One head and a closing brace: else a torn line, or two that ran into each other, would go
+        # unnoticed.
+        if self._head and not whole and raw.endswith(b"}"):
+            end = raw.find(HEAD_END)
+            if end > 0 and end == raw.rfind(HEAD_END):
+                try:
+                    return self._head.decode(raw[:end] + b"}")
+                except (msgspec.MsgspecError, ValueError):
+                    pass  # not written envelope-first: the whole line decides
         return self._decoder.decode(raw)
 
     def _check_schema(self, raw: bytes) -> None:
@@ -133,25 +131,15 @@ def _complete(type_: type[T]) -> type[T]:
     """The same record type without defaults: a record that lacks a field is none."""
     fields = [(field.name, field.type) for field in msgspec.structs.fields(type_)]
     config = type_.__struct_config__
-    return msgspec.defstruct(
-        type_.__name__,
-        fields,
-        bases=(type_,),
-        kw_only=True,
-        frozen=config.frozen,
-        gc=config.gc,
-        tag_field=config.tag_field,
-        tag=config.tag,
-    )
+    kept = {name: getattr(config, name) for name in ("frozen", "gc", "tag_field", "tag")}
+    return msgspec.defstruct(type_.__name__, fields, bases=(type_,), kw_only=True, **kept)
 
 
 def read(
-    paths: Iterable[str], type_: type[T], *, head: bool = False, bad: list[Bad] | None = None
+    paths: Iterable[str], type_: type[T], *, head: bool = False, bad: list[BadLine] | None = None
 ) -> Iterator[Line[T]]:
-    """Yields the records of several files in turn. Bad lines go to `bad` if it is given, else raise `BadInput`.
-
-    Accepted: CRLF, a byte-order mark, blank lines, unknown fields.
-    """
+    """Yields the records of several files in turn. Bad lines go to `bad` if it is given, else raise
+    `BadInput`. CRLF, a byte-order mark, blank lines and unknown fields are accepted."""
     decode = Decoder(type_, head)
     for path in paths:
         with contextlib.closing(open_input(path)) as stream:
@@ -160,9 +148,7 @@ def read(
             for number, (raw, size) in enumerate(_lines(stream, where), 1):
                 offset, following = following, following + size
                 ended = raw.endswith(b"\n")
-                if number == 1 and raw.startswith(_BOM):
-                    raw = raw[3:]
-                text = raw.strip()
+                text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
                 if not text:
                     continue
                 try:
@@ -170,7 +156,7 @@ def read(
                 except ValueError as error:
                     if bad is None:
                         raise BadInput(where, number, str(error)) from None
-                    bad.append(Bad(where, number, str(error), text[:MAX_LINE]))
+                    bad.append(BadLine(where, number, str(error), text[:MAX_LINE]))
 
 
 def _decode(decode: Decoder[T], text: bytes, *, whole: bool) -> T:
@@ -186,7 +172,8 @@ def _decode(decode: Decoder[T], text: bytes, *, whole: bool) -> T:
 
 
 def _lines(stream: IO[bytes], where: str) -> Iterator[tuple[bytes, int]]:
-    """Lines of bounded length, and their size: what is over `MAX_LINE` is cut and skipped to the next newline."""
+    """Lines and their sizes in bytes; what is over `MAX_LINE` is cut and skipped to the next
+    newline."""
     try:
         while raw := stream.readline(MAX_LINE):
             size = len(raw)
@@ -203,7 +190,7 @@ def _lines(stream: IO[bytes], where: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """What the unpackers raise on data of another making. zstandard is loaded where a .zst is read."""
+    """The errors of the unpackers on damaged data. zstandard is loaded where a .zst is read."""
     zstd = sys.modules.get("zstandard")
     return (EOFError, gzip.BadGzipFile, zlib.error, *([zstd.ZstdError] if zstd else []))
 
@@ -221,7 +208,8 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """A device or a pipe: written to in place, and nothing is kept beside it. A name that cannot be written is a `UsageError`."""
+    """Whether it is a device or a pipe: written to in place, and nothing is kept beside it. A name
+    that cannot be written is a `UsageError`."""
     if not os.fspath(path):
         raise UsageError("an output needs a name, not ''")
     try:
@@ -230,30 +218,27 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         return False
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: is a directory, not a file to write")
-    return not stat.S_ISREG(mode) or os.fspath(path).startswith(
-        ("/dev/fd/", "/dev/stderr", "/proc/self/fd/")
-    )
+    streams = ("/dev/fd/", "/dev/stderr", "/proc/self/fd/")
+    return not stat.S_ISREG(mode) or os.fspath(path).startswith(streams)
 
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A failed write within the block is `WriteFailed` (`PipeClosed`, if the reader has gone) and names the file."""
+    """Turns a failed write within the block into `WriteFailed` (`PipeClosed`, if the reader has
+    gone), which names the file."""
     try:
         yield
     except BrokenPipeError as error:
         raise PipeClosed(f"{path}: closed") from error
     except OSError as error:
-        reason = (
-            "what should be its folder is a file"
-            if isinstance(error, FileExistsError)
-            else error.strerror
-        )
+        no_folder = isinstance(error, FileExistsError)
+        reason = "what should be its folder is a file" if no_folder else error.strerror
         raise WriteFailed(f"{path}: cannot write: {reason}") from error
 
 
 @contextlib.contextmanager
 def packed(stream: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """What `open_input` unpacks by its suffix is packed by it; the same records give the same bytes."""
+    """Packs by the suffixes by which `open_input` unpacks; the same records give the same bytes."""
     if str(path).endswith(".gz"):
         packer = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
     elif str(path).endswith(".zst"):
@@ -267,25 +252,18 @@ def packed(stream: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when the block ends well: written beside the target, flushed to disk,
-    renamed. On any exception the target is untouched and the temporary file is gone. Links are followed; a device or a
-    pipe is written in place.
-    """
+    """Opens a file that appears under its name only when the block ends well: written beside the
+    target, flushed to disk, renamed. On any exception the target is untouched and the temporary
+    file is gone. Links are followed; a device or a pipe is written in place."""
     if is_special(path):
-        with (
-            _write_errors(path),
-            open(path, "wb", buffering=BUFFER) as stream,
-            packed(stream, path) as out,
-        ):
+        with _write_errors(path), open(path, "wb", BUFFER) as stream, packed(stream, path) as out:
             yield out
         return
     target = Path(os.path.realpath(path))
     with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        handle, temporary = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
-        )
+        handle, temporary = tempfile.mkstemp(".tmp", f".{target.name}.", target.parent)
     stream = open(handle, "wb", buffering=BUFFER)
     try:
         with _write_errors(path):
@@ -309,7 +287,8 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """`writing` for a block that does other work too: only what a disk or a pipe says of a write is taken for one."""
+    """`writing` for a block that does other work too: only what a disk or a pipe says of a write is
+    taken for one."""
     try:
         yield
     except OSError as error:
@@ -320,7 +299,8 @@ def _write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 STALE = 60
-"""Seconds before a temporary file without an owner is taken for one of a killed process: it gets its lock after its name."""
+"""Seconds before a temporary file without an owner is taken for one of a killed process: it gets
+its lock after its name."""
 
 
 def _sweep(target: Path) -> None:
@@ -354,5 +334,5 @@ def splice(raw: bytes, **fields: object) -> bytes:
 
 
 def warn(message: str) -> None:
-    """One line on stderr."""
+    """Prints one line on stderr."""
     print(f"coevolve: {message}", file=sys.stderr, flush=True)

@@ -1,9 +1,12 @@
-"""The record types: the seam between all stages.
+"""The record types: the seam between all stages, and the first file to read.
 
-Every stage reads and writes these, one JSON object a line, ``"schema"`` first, small keys first. A stage that needs only
-the head of a rollout decodes the bytes before ``,"messages":`` (`HEAD_END`). Structs are frozen; a change is
-``msgspec.structs.replace``. Ids are the first 16 hex digits of sha256 over the canonical JSON of what defines the record
-(`content_id`): never validity, difficulty or time, so that the same thing found twice has the same id.
+    Task → Rollout → Signal → Exploration → Task → Verdict → Task, and Evaluation beside them
+
+Every stage reads and writes these, one JSON object a line, ``"schema"`` first, small keys first. A
+stage that needs only the head of a rollout decodes the bytes before ``,"messages":`` (`HEAD_END`).
+Structs are frozen; a change is ``msgspec.structs.replace``. Ids are the first 16 hex digits of
+sha256 over the canonical JSON of what defines the record (`content_id`): never validity, difficulty
+or time, so that the same thing found twice has the same id.
 """
 
 from __future__ import annotations
@@ -15,10 +18,15 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 HEAD_END = b',"messages":'
-"""Where the head of a rollout ends. Safe to search for: inside a JSON string the quotes would be escaped."""
+"""The bytes at which the head of a rollout ends. They are safe to search for: inside a JSON string
+the quotes would be escaped."""
+
+MASKED = "env_error"
+"""Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
 
 SUCCESS = 0.5
-"""A score at or above this is a success, where the environment gives a score and no verdict (paper, signals)."""
+"""A score at or above this is a success, where the environment gives a score and no verdict (paper,
+signals)."""
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -41,31 +49,36 @@ class Call(Struct, frozen=True):
 
 
 Id = Annotated[str, Meta(min_length=1)]
-"""Of a record; a line whose id is empty is no record."""
+"""An id of a record; a line whose id is empty is no record."""
 
 Action = Call | str
 """What a policy does: a tool call, or a block of code (AppWorld)."""
 
 
 class Effect(Struct, frozen=True, order=True):
-    """One change of the environment's state, computed by the worker from the state before and after."""
+    """One change of the environment's state, computed by the worker from the state before and
+    after."""
 
     entity: str
     """Table, class or app."""
     key: str
-    """Row; a new row's generated id is replaced by a hash of its content, so that replays compare equal."""
+    """Row; a new row's generated id is replaced by a hash of its content, so that replays compare
+    equal."""
     field: str
+    """Field of the row."""
     op: Literal["add", "remove", "set"]
     value: Any = None
+    """The new value, or the removed one where the environment tells it."""
 
 
 class Step(Struct, frozen=True):
     """One executed action and what came back."""
 
     turn: int
-    """Index of the user's turn it belongs to."""
+    """Index of the user's turn that it belongs to."""
     action: Action
     observation: str
+    """The environment's answer, as the policy sees it."""
     error: str | None = None
     """Kind of error (`unknown_tool`, `bad_argument`, `denied`, …), None when the call worked."""
     effects: list[Effect] = []
@@ -83,8 +96,8 @@ class Start(Struct, frozen=True, omit_defaults=True):
 
 
 class Verifier(Struct, frozen=True):
-    """How success is decided: `official` by the benchmark's own answer, `state` by comparison with the solution's
-    final state (and checked responses), `reward` by the environment's score."""
+    """How success is decided: `official` by the benchmark's own answer, `state` by comparison with
+    the solution's final state (and checked responses), `reward` by the environment's score."""
 
     kind: Literal["official", "state", "reward"] = "state"
 
@@ -93,8 +106,10 @@ class Origin(Struct, frozen=True):
     """Where a task came from."""
 
     kind: Literal["environment", "synthesis", "import"] = "environment"
-    """`import`: from files of a benchmark's format that say nothing of their making."""
+    """`environment`: one of the environment's own; `synthesis`: made from an exploration; `import`:
+    from files of a benchmark's format that say nothing of their making."""
     iteration: int = 0
+    """Iteration of the loop in which it was made; 0 for the anchors that are never evicted."""
     mode: str | None = None
     """Exploration mode: guided, random, curious, coverage."""
     signal: str | None = None
@@ -113,7 +128,9 @@ class Validity(Struct, frozen=True):
     """The gate's decision on a task, with what it is based on."""
 
     verdict: str
+    """As `Verdict.verdict`."""
     gate: str
+    """Which gate was applied (`validate --gate`)."""
     evidence: dict[str, Any] = {}
 
 
@@ -121,6 +138,7 @@ class Difficulty(Struct, frozen=True):
     """Fresh trials of one learner on a task."""
 
     learner: str
+    """Name of the model."""
     successes: int
     trials: int
 
@@ -134,27 +152,38 @@ class Author(Struct, frozen=True):
     confidence: float
     """0–1, the model's own."""
     composed: int = 0
-    """Actions of the solution that the exploration does not hold; executed again like all others."""
+    """Actions of the solution that the exploration does not hold; executed again like all
+    others."""
 
 
 class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.task/1"):
-    """A datum (E, q, τ, v): environment and start state, query, solution, verifier. Id over env, start, query, solution, verifier."""
+    """A datum (E, q, τ, v): environment and start state, query, solution, verifier.
+
+    Its id is over env, start, query, solution and verifier.
+    """
 
     id: Id
     env: str
+    """Name of the environment, or the command line that starts its worker."""
     env_version: str = ""
+    """Version of the environment that made the task."""
     kind: str = ""
-    """What behaviour it asks for, in the environment's terms (`farm.set/lookup`): reports group by it."""
+    """What behaviour it asks for, in the environment's terms (`farm.set/lookup`): reports group by
+    it."""
     tags: list[str] = []
+    """Free labels; `scenario:…` and `difficulty:…` have a meaning in `evaluation`."""
     split: str = "train"
     effects: str = ""
-    """Digest of the solution's effects and checked responses: two tasks with equal text must not differ here."""
+    """Digest of the solution's effects and checked responses: two tasks with equal text must not
+    differ here."""
     origin: Origin = Origin()
     lineage: Lineage = Lineage()
     author: Author | UnsetType = UNSET
     """Absent unless a model wrote the task."""
     validity: Validity | None = None
+    """None until the task is validated."""
     difficulty: Difficulty | None = None
+    """None until a learner has tried it."""
     verifier: Verifier = Verifier()
     query: Annotated[list[str], Meta(min_length=1)]
     """The user's turns, at least one."""
@@ -177,7 +206,8 @@ class Usage(Struct, frozen=True):
 
 
 class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.rollout/1"):
-    """One episode of a policy on a task. Id over task_id, policy, iteration, step, sample, seed."""
+    """One episode of a policy on a task. Its id is over task_id, policy, iteration, step, sample
+    and seed."""
 
     id: Id
     task_id: Id
@@ -185,11 +215,14 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     group: str
     """Rollouts of one task in one training step share it."""
     sample: int = 0
+    """Number of the rollout within its group."""
     iteration: int = 0
+    """Iteration of the loop."""
     step: int = 0
     """Optimiser steps done by the policy that acted, counted over the whole run."""
     policy: str = ""
     kind: str = ""
+    """The task's kind, as are its tags and its split."""
     tags: list[str] = []
     split: str = ""
     success: bool = False
@@ -199,17 +232,23 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     progress: float = 0.0
     """Dense progress, 0–1, apart from the verdict."""
     stop_reason: str = ""
-    """`done`, `max_steps`, `max_tokens`, `policy_fault` (its action broke a limit or the state), `env_error` (masked)."""
+    """`done`, `max_steps`, `max_tokens`, `policy_fault` (its action broke a limit or the state),
+    `env_error` (masked)."""
     error: str | None = None
+    """The message of what stopped it, where there is one."""
     verdict: dict[str, Any] | UnsetType = UNSET
-    """What the grader says: `reason` of a failure, and `details` beside the verdict; absent where it says nothing."""
+    """What the grader says: `reason` of a failure, and `details` beside the verdict; absent where
+    it says nothing."""
     tools: list[str] = []
     """Names of the called tools, in order."""
     usage: Usage = Usage()
     messages: list[dict[str, Any]] = []
+    """The chat, in the form of OpenAI's API."""
     steps: list[Step] = []
     task: Task | None = None
+    """The whole task, so that later stages need no second file."""
     token_ids: list[int] | None = None
+    """All tokens of the episode, prompts included; None where nobody trains on it."""
     mask: list[int] | None = None
     """1 where the policy sampled the token, 0 for prompt and observations."""
     logprobs: list[float] | None = None
@@ -217,11 +256,13 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
 
 
 class Statistic(Struct, frozen=True):
-    """What earned a signal."""
+    """The measurement that earned a signal."""
 
     test: str
+    """Name of the test or measure: `fisher`, `wilson_low`, …"""
     value: float
     p: float | None = None
+    """p-value, of tests that have one."""
 
 
 class Outcome(Struct, frozen=True):
@@ -237,6 +278,7 @@ class Trajectory(Struct, frozen=True):
     """A rollout as evidence: trimmed, without chat text."""
 
     rollout: str
+    """The rollout's id."""
     success: bool
     score: float
     stop_reason: str
@@ -244,12 +286,16 @@ class Trajectory(Struct, frozen=True):
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.signal/1"):
-    """A weakness read from rollouts. Id over kind, env, task_id, pattern (of keys and apps, its family too), iteration."""
+    """A weakness read from rollouts.
+
+    Its id is over kind, env, task_id, pattern (of keys and apps, its family too) and iteration.
+    """
 
     id: Id
     kind: str
-    """forgetting, boundary, rare, …"""
+    """A module of `signals/kinds`: forgetting, boundary, rare, …"""
     task_id: str
+    """The task it is about, or that of its first evidence; may be empty."""
     env: str
     iteration: int = 0
     strength: float = 0.0
@@ -258,6 +304,7 @@ class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolv
     pattern: list[str] = []
     """The action pattern (rare): tool names, with `^` and `$` for start and end."""
     history: list[Outcome] = []
+    """The task's groups that the statistic is over, in order."""
     evidence: list[Trajectory] = []
     task: Task | None = None
 
@@ -266,17 +313,22 @@ class Context(Struct, frozen=True):
     """What an exploration was aimed at."""
 
     signal: str | None = None
+    """Id of the signal that leads it; None in unguided modes."""
     signal_kind: str | None = None
     task_id: str | None = None
     aim: list[str] = []
     """Tools it was to use."""
     reflection: str = ""
+    """Where the policy is weak and why: a model's words, or the statistics of the signals."""
 
 
 class Exploration(
     Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.exploration/1"
 ):
-    """One round of exploration in a real environment. Id over env, start, context, mode, round, steps' actions."""
+    """One round of exploration in a real environment.
+
+    Its id is over env, start, context, mode, round and the steps' actions.
+    """
 
     id: Id
     env: str
@@ -284,14 +336,17 @@ class Exploration(
     mode: str
     """guided, random, curious, coverage."""
     round: int = 0
+    """Number of the round in its context."""
     iteration: int = 0
     seed: str = ""
+    """The seed of everything random in it."""
     context: Context = Context()
     visited: int = 0
-    """States this exploration saw for the first time."""
+    """States that this exploration saw for the first time."""
     rollouts: list[str] = []
-    """Rollouts it descends from."""
+    """Ids of the rollouts that it descends from."""
     usage: Usage = Usage()
+    """Tokens of the model that explored."""
     start: Start
     steps: list[Step] = []
 
@@ -302,10 +357,13 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     task_id: Id
     verdict: Literal["valid", "invalid", "error", "timeout", "nondeterministic", "trivial"]
     gate: str
+    """Which gate was applied (`validate --gate`)."""
     replays: list[dict[str, Any]] = []
+    """What each execution of the solution came to."""
     controls: dict[str, Any] = {}
     """Score of each control; None where the environment offers no action for it."""
     reward: float = 0.0
+    """Score of the solution, 0–1."""
     reason: str = ""
     attempts: Difficulty | UnsetType = UNSET
     """Trials of an agent that saw only the query; absent without `--solver`."""
@@ -318,10 +376,12 @@ class Evaluation(
 
     policy: str
     by: str
-    """overall, kind, difficulty, split, …"""
+    """The grouping: overall, kind, difficulty, split, …"""
     group: str
+    """The group's name within the grouping."""
     tasks: int
     rollouts: int
+    """Rollouts that count; `masked` ones do not."""
     masked: int
     success: float
     """Mean over tasks of the share of successful rollouts."""
@@ -331,10 +391,12 @@ class Evaluation(
     pass_at: dict[str, float] = {}
     """Unbiased pass@k by k."""
     against: str | None = None
+    """The policy compared with."""
     difference: float | None = None
+    """`success` minus the other policy's, paired over tasks."""
     difference_low: float | None = None
     difference_high: float | None = None
-    """Paired over tasks, with its 95 % interval, where a second policy was given."""
+    """95 % interval of `difference`."""
 
 
 RECORDS: dict[str, type[Struct]] = {

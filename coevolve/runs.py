@@ -1,9 +1,10 @@
 """Journals of work that costs something: what is finished is kept, whatever kills the process.
 
-A `Journal` is an append-only file of ``{"key": ..., "value": ...}`` lines, beside the output it serves. A rerun finds its
-finished episodes there and runs only the rest. The first line holds the configuration; a journal of another configuration is
-refused with the names of the settings that differ. A torn last line is dropped with a warning; any other damage is bad input
-that names the file. One process at a time.
+A `Journal` is an append-only file of ``{"key": ..., "value": ...}`` lines, beside the output it
+serves. A rerun finds its finished episodes there and runs only the rest. The first line holds the
+configuration; a journal of another configuration is refused with the names of the settings that
+differ. A torn last line is dropped with a warning; any other damage is bad input that names the
+file. One process at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ T = TypeVar("T")
 
 
 def home() -> Path:
-    """$COEVOLVE_HOME, where installed environments and the journal of model calls are."""
+    """$COEVOLVE_HOME: the folder of installed environments and of the journal of model calls."""
     return Path(os.environ.get("COEVOLVE_HOME") or Path.home() / ".local" / "share" / "coevolve")
 
 
 def journal_path(output: str, otherwise: Path | None = None) -> Path | None:
-    """Where the journal of an output is: beside a regular file; for standard output where the caller says; else nowhere."""
+    """The journal's place: beside a regular file; for standard output `otherwise`; else nowhere."""
     if is_stdout(output):
         return otherwise
     return None if is_special(output) else Path(f"{output}.journal")
@@ -53,7 +54,8 @@ class Journal:
             *lines, torn = self._file.read().split(b"\n")
         entries = [(number, line) for number, line in enumerate(lines, 1) if line]
         if entries:
-            self._check(self._decode(entries[0][1], _Begun, entries[0][0]).config, config)
+            number, line = entries[0]
+            self._check(self._decode(line, _Begun, number).config, config)
         for number, line in entries[1:]:
             pair = self._decode(line, _Entry, number)
             self._found[pair.key] = pair.value
@@ -68,26 +70,23 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Partial(
-                f"{self.path}: another process is writing this journal; wait for it, or choose another -o"
-            ) from None
+            reason = "another process is writing this journal; wait for it, or choose another -o"
+            raise Partial(f"{self.path}: {reason}") from None
 
     def _decode(self, raw: bytes | msgspec.Raw, type_: type[T], number: int | None) -> T:
         try:
             return msgspec.json.decode(raw, type=type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BadInput(
-                str(self.path), number, f"damaged journal ({error}). Delete the file to start anew"
-            ) from None
+            reason = f"damaged journal ({error}). Delete the file to start anew"
+            raise BadInput(str(self.path), number, reason) from None
 
     def _check(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         new = msgspec.json.decode(msgspec.json.encode(new))
         if old == new:
             return
-        names = sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
-        raise UsageError(
-            f"{self.path}: was begun with other settings ({', '.join(names)}). Use the same ones, or delete it to start anew"
-        )
+        names = ", ".join(sorted(k for k in {*old, *new} if old.get(k) != new.get(k)))
+        advice = "Use the same ones, or delete it to start anew"
+        raise UsageError(f"{self.path}: was begun with other settings ({names}). {advice}")
 
     def _append(self, value: object) -> None:
         with writing(self.path):

@@ -1,16 +1,17 @@
 """Small-sample statistics for filters: standard library only, checked against scipy in the tests.
 
-Rates come with Wilson intervals, drops with Fisher's exact test, solve rates with a Beta posterior, paired differences with
-Student's t. All functions are pure; arguments outside their domain raise ValueError. Probabilities are good to about 1e-10.
+Rates come with Wilson intervals, drops with Fisher's exact test, solve rates with a Beta posterior,
+means with Student's t. All functions are pure; arguments outside their domain raise ValueError.
+Probabilities are good to about 1e-10.
 
-Sources: Wilson 1927; Fisher 1935; Benjamini & Hochberg 1995; the incomplete beta function by Lentz's continued fraction
-(Numerical Recipes, 6.4); unbiased pass@k (Chen et al. 2021, eq. 1).
+Sources: Wilson 1927; Fisher 1935; Benjamini & Hochberg 1995; the incomplete beta function by
+Lentz's continued fraction (Numerical Recipes, 6.4); unbiased pass@k (Chen et al. 2021, eq. 1).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -32,17 +33,13 @@ class Mean(NamedTuple):
     high: float
 
 
-def normal_quantile(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
-
-
 def wilson(successes: float, trials: float, confidence: float = 0.95) -> Interval:
     """Two-sided Wilson score interval of a rate; (0, 1) without trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes of {trials} trials")
     if trials == 0:
         return Interval(0.0, 1.0)
-    z = normal_quantile(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
     rate, weight = successes / trials, z * z / trials
     centre = (rate + weight / 2) / (1 + weight)
     half = z / (1 + weight) * math.sqrt(rate * (1 - rate) / trials + weight / (4 * trials))
@@ -55,9 +52,10 @@ def wilson(successes: float, trials: float, confidence: float = 0.95) -> Interva
 def fisher_less(
     now_successes: int, now_trials: int, then_successes: int, then_trials: int
 ) -> float:
-    """One-sided exact p-value that the rate now is lower than the rate then (Fisher: margins fixed).
+    """One-sided exact p-value that the rate now is lower than the rate then (margins fixed).
 
-    P(X <= now_successes) for X hypergeometric: `now_trials` draws from all trials, of which all successes count.
+    P(X <= now_successes) for X hypergeometric: `now_trials` draws from all trials, of which all
+    successes count.
     """
     if not (0 <= now_successes <= now_trials and 0 <= then_successes <= then_trials):
         raise ValueError("successes must lie between 0 and trials")
@@ -65,13 +63,11 @@ def fisher_less(
     failures = trials - successes
     if now_successes >= min(successes, now_trials):
         return 1.0
+    # The sum starts at the mode, or as near to it as it may, and runs to both sides from there.
     mode = (now_trials + 1) * (successes + 1) // (trials + 2)
     start = min(now_successes, max(mode, now_trials - failures))
-    peak = math.exp(
-        _log_comb(successes, start)
-        + _log_comb(failures, now_trials - start)
-        - _log_comb(trials, now_trials)
-    )
+    ways = _log_comb(successes, start) + _log_comb(failures, now_trials - start)
+    peak = math.exp(ways - _log_comb(trials, now_trials))
     total, term = 0.0, peak
     for x in range(start, max(0, now_trials - failures) - 1, -1):
         total += term
@@ -92,7 +88,8 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values (q) in the order given: rejecting q <= a keeps the false discovery rate at a."""
+    """Adjusted p-values (q) in the order given: rejecting q <= a keeps the false discovery rate at
+    a."""
     n = len(p_values)
     order = sorted(range(n), key=lambda i: p_values[i], reverse=True)
     adjusted, least = [0.0] * n, 1.0
@@ -106,20 +103,18 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     """P(X <= x) for X ~ Beta(a, b): the regularised incomplete beta function."""
     if a <= 0 or b <= 0:
         raise ValueError(f"Beta({a}, {b})")
-    if x <= 0:
-        return 0.0
-    if x >= 1:
-        return 1.0
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
+    if not 0 < x < 1:
+        return 0.0 if x <= 0 else 1.0
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(scale + a * math.log(x) + b * math.log1p(-x))
     if x < (a + 1) / (a + b + 2):
         return front * _beta_fraction(x, a, b) / a
     return 1.0 - front * _beta_fraction(1 - x, b, a) / b
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function by Lentz's method; converges for x < (a+1)/(a+b+2)."""
+    """The continued fraction of the incomplete beta function by Lentz's method; converges for x <
+    (a+1)/(a+b+2)."""
     tiny = 1e-300
     c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0) or tiny)
     value = d
@@ -138,18 +133,10 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 @lru_cache(maxsize=10_000)
 def solve_rate_mass(successes: int, trials: int, low: float = 0.2, high: float = 0.8) -> float:
-    """P(low <= p <= high) under the posterior Beta(1 + s, 1 + n - s) of a solve rate (uniform prior)."""
+    """P(low <= p <= high) under the posterior Beta(1 + s, 1 + n - s) of a solve rate (uniform
+    prior)."""
     a, b = 1 + successes, 1 + trials - successes
     return beta_cdf(high, a, b) - beta_cdf(low, a, b)
-
-
-def beta_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Equal-tailed credible interval of a solve rate under a uniform prior."""
-    a, b, tail = 1 + successes, 1 + trials - successes, (1 - confidence) / 2
-    return Interval(
-        _invert(lambda x: beta_cdf(x, a, b), tail, 0.0, 1.0),
-        _invert(lambda x: beta_cdf(x, a, b), 1 - tail, 0.0, 1.0),
-    )
 
 
 def student_cdf(t: float, degrees: float) -> float:
@@ -159,23 +146,19 @@ def student_cdf(t: float, degrees: float) -> float:
 
 
 def student_quantile(probability: float, degrees: float) -> float:
-    """The t with P(T <= t) = probability."""
+    """The t with P(T <= t) = probability, by bisection."""
     if not 0 < probability < 1 or degrees <= 0:
         raise ValueError(f"quantile {probability} of t({degrees})")
     if probability < 0.5:
         return -student_quantile(1 - probability, degrees)
-    high = 1.0
+    low, high = 0.0, 1.0
     while student_cdf(high, degrees) < probability:
         high *= 2
-    return _invert(lambda t: student_cdf(t, degrees), probability, 0.0, high)
-
-
-def _invert(rising: Callable[[float], float], target: float, low: float, high: float) -> float:
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if rising(middle) < target else (low, middle)
+    while low < (middle := (low + high) / 2) < high:
+        if student_cdf(middle, degrees) < probability:
+            low = middle
+        else:
+            high = middle
     return (low + high) / 2
 
 
@@ -191,31 +174,15 @@ def variance(values: Sequence[float]) -> float:
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
 
 
-def t_interval(values: Sequence[float], confidence: float = 0.95) -> Mean:
-    """Mean with Student's t interval; a single value has the interval (-inf, inf)."""
-    centre = mean(values)
-    if len(values) < 2:
-        return Mean(centre, -math.inf, math.inf)
-    half = student_quantile(0.5 + confidence / 2, len(values) - 1) * math.sqrt(
-        variance(values) / len(values)
-    )
-    return Mean(centre, centre - half, centre + half)
-
-
-def paired_difference(
-    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
-) -> Mean:
-    """Mean of first - second over pairs, with its t interval."""
-    return t_interval([a - b for a, b in zip(first, second, strict=True)], confidence)
-
-
 def mean_rate(
     rate: float, variance_of_mean: float, units: int, trials: int, confidence: float = 0.95
 ) -> Mean:
-    """A mean of rates with a Wilson interval on the effective sample size rate(1 - rate) / variance.
+    """A mean of rates with a Wilson interval on the effective sample size rate(1 - rate) /
+    variance.
 
-    Unlike a t interval it stays inside [0, 1] and has width when every unit has the same outcome. The effective size
-    lies between 1 and `trials`; it is `units` where the mean is 0 or 1 and so has no variance to go by.
+    Unlike a t interval it stays inside [0, 1] and has width when every unit has the same outcome.
+    The effective size lies between 1 and `trials`; it is `units` where the mean is 0 or 1 and so
+    has no variance to go by.
     """
     rate = min(max(rate, 0.0), 1.0)
     spread = rate * (1 - rate)
@@ -229,7 +196,8 @@ def mean_rate(
 
 
 def pass_at(k: int, successes: int, trials: int) -> float:
-    """Unbiased estimate of the chance that at least one of k tries succeeds, from `trials` >= k tries."""
+    """Unbiased estimate of the chance that at least one of k tries succeeds, from `trials` >= k
+    tries."""
     if not 0 < k <= trials:
         raise ValueError(f"pass@{k} needs at least {k} trials, got {trials}")
     return 1.0 - math.comb(trials - successes, k) / math.comb(trials, k)

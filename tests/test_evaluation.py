@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from signal_cases import group, rollout
 
 from coevolve import evaluation
 from coevolve.errors import UsageError
 from coevolve.records import Difficulty
-from coevolve.statistics import paired_difference, wilson
+from coevolve.statistics import wilson
 
 
 def tried(rollouts):
@@ -108,8 +109,10 @@ def test_paired_difference():
     )
     other = [r for i, s in enumerate(theirs) for r in group(f"t{i}", s, 4, policy="base")]
     record = one(rollouts, other=list(map(evaluation.result, other)))
-    want = paired_difference([s / 4 for s in mine], [s / 4 for s in theirs])
-    assert (record.difference, record.difference_low, record.difference_high) == pytest.approx(want)
+    rates = [[wins / 4 for wins in side] for side in (mine, theirs)]
+    want = stats.ttest_rel(*rates).confidence_interval(0.95)
+    assert record.difference == pytest.approx((sum(mine) - sum(theirs)) / 20)
+    assert (record.difference_low, record.difference_high) == pytest.approx(want)
     assert record.against == "base"
 
 

@@ -22,7 +22,7 @@ from coevolve.environments.protocol import Opened
 from coevolve.exploration.conversation import Conversation
 from coevolve.exploration.explore import explore
 from coevolve.exploration.memory import Memory
-from coevolve.exploration.mind import Mind
+from coevolve.exploration.model_explorer import ModelExplorer
 from coevolve.exploration.plans import Plan
 from coevolve.exploration.settings import ExploreSettings
 from coevolve.models.chat import ChatReply
@@ -51,7 +51,7 @@ def played(note, journal):
         Pool(variant("saying", note)) as pool,
     ):
         settings = ExploreSettings("guided", 2, rounds=1)
-        found = list(explore([signal(note)], pool, settings, mind=Mind(models, "wise")))
+        found = list(explore([signal(note)], pool, settings, model=ModelExplorer(models, "wise")))
         tasks = list(write(found, lambda name: pool, ModelWriter(models, "wise")))
     texts = [str(m.get("content")) for r in server.requests for m in r["messages"]]
     actions = [[(step.action.tool, step.action.arguments) for step in e.steps] for e in found]

@@ -51,7 +51,7 @@ class _Refused(Exception):
     """Why a question is no task."""
 
 
-def answers(path: str, bad: list[jsonl.Bad] | None = None) -> dict[str, list[Line[Answer]]]:
+def answers(path: str, bad: list[jsonl.BadLine] | None = None) -> dict[str, list[Line[Answer]]]:
     """The lines of an answer file by id. Raises BadInput, or adds to `bad`."""
     found: dict[str, list[Line[Answer]]] = {}
     for line in jsonl.read([path], Answer, bad=bad):

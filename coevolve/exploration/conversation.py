@@ -1,11 +1,13 @@
-"""What an exploring model is shown, and what it does: one conversation per episode.
+"""One episode's conversation with an exploring model: what it is shown, and what it does.
 
-The first message holds the instructions, the context, the values that a user of the start state knows and what the run has
-seldom done; after each action comes its observation, fenced as data, with what was tried in this state before. Only the first
-call of a reply is taken, so that each action is chosen from the last observation. A reply that cannot be read is answered with
-the hint; a reply without a call ends the episode.
+The first message holds the instructions, the context, the values that a user of the start state
+knows and what the run has seldom done; after each action comes its observation, fenced as data,
+with what was tried in this state before. Only the first call of a reply is taken, so that each
+action is chosen from the last observation. A reply that cannot be read is answered with the hint; a
+reply without a call ends the episode.
 
-Nothing but the model's own replies decides what happens next: text of the environment is data in a fence, whatever it says.
+Nothing but the model's own replies decides what happens next: text of the environment is data in a
+fence, whatever it says.
 """
 
 from __future__ import annotations
@@ -26,24 +28,25 @@ from coevolve.agents.prompts.styles import (
 )
 from coevolve.agents.prompts.transcript import clip
 from coevolve.environments.protocol import Opened, Tool, is_plain
-from coevolve.exploration.arguments import Shape
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.plans import Plan, least_used
+from coevolve.exploration.schemas import Shape, properties
 from coevolve.models.chat import ChatReply
 from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.records import Action, Call, Step
 
-MOST_TOOLS = 64
-"""Tools offered to the model; of a larger inventory, those of the apps that the plan is about, then others by chance."""
-LONGEST = 4000
+MAX_TOOLS = 64
+"""Tools offered to the model; of a larger inventory, those of the apps that the plan is about, then
+others by chance."""
+MAX_OBSERVATION_CHARS = 4000
 """Characters of an observation that are shown."""
-HINTS = 3
+MAX_HINTS = 3
 """Unreadable replies that one episode bears."""
-TRIED = 12
+MAX_TRIED = 12
 """Actions named as tried in the present state."""
-SELDOM = 12
+MAX_SELDOM = 12
 """Tools named as seldom used."""
-VALUES = 3
+MAX_VALUES = 3
 """Known values shown per parameter."""
 
 
@@ -56,7 +59,8 @@ class Conversation:
         self.state = opened.state
         self.messages: list[Message] = []
         self.hints = 0
-        self._opened, self._seldom = opened, _seldom(self.tools, memory, rng)
+        seldom = [name for name in least_used(memory, rng) if name in self.tools]
+        self._opened, self._seldom = opened, seldom[:MAX_SELDOM]
         self._own: Counter[tuple[str, str, Shape]] = Counter()
 
     @property
@@ -64,26 +68,26 @@ class Conversation:
         return [] if self._code else [function_schema(tool) for tool in self.tools.values()]
 
     def open(self, prompt: PromptTemplate, steps: int) -> None:
-        """The first message."""
-        unseen = self._plan.mode != "random"
+        """The first message; `steps` is how many actions the episode may have."""
+        plan, tools = self._plan, self.tools
+        listed = [f"{tool.name}: {tool.description}" for tool in tools.values()]
         text = prompt.render(
-            mode=self._plan.mode,
+            mode=plan.mode,
             code=self._code,
             steps=steps,
-            notes=self._plan.context.reflection,
-            aim=[name for name in self._plan.context.aim if name in self.tools],
-            known=_known(self._opened, self.tools),
+            notes=plan.context.reflection,
+            aim=[name for name in plan.context.aim if name in tools],
+            known=_known(self._opened, tools),
             observation=self._opened.observation,
-            seldom=self._seldom if unseen else [],
+            seldom=self._seldom if plan.mode != "random" else [],
             tried=self._tried(),
-            tools=[f"{tool.name}: {tool.description}" for tool in self.tools.values()]
-            if self._code
-            else [],
+            tools=listed if self._code else [],
         )
         self.messages.append(user_message(text))
 
     def take(self, reply: ChatReply) -> Action | None:
-        """Takes up a reply: its action; None where it holds none, and then `hints` tells whether a hint was given."""
+        """The action of a reply; None where it holds none, and then `hints` tells whether a hint
+        was given."""
         message = reply.message
         if self._code:
             self.messages.append(message)
@@ -108,8 +112,8 @@ class Conversation:
             self._own[self.state, step.action.tool, tuple(step.action.arguments)] += 1
         self.state = step.state or self.state
         text = prompt.render(
-            observation=clip(step.observation, LONGEST),
-            error=_word(step.error),
+            observation=clip(step.observation, MAX_OBSERVATION_CHARS),
+            error=_error_kind(step.error),
             changed=bool(step.effects),
             left=left,
             tried=self._tried(),
@@ -118,69 +122,52 @@ class Conversation:
 
     def _answer(self, text: str) -> None:
         """Answers the last reply, or its call."""
-        self.messages += (
-            [user_message(text)] if self._code else result_messages(self.messages[-1], [text])
-        )
+        last = self.messages[-1]
+        self.messages += [user_message(text)] if self._code else result_messages(last, [text])
 
     def _tried(self) -> list[str]:
-        """Actions already tried in this state, by other episodes and by this one; those with plain names, for they stand among
-        the instructions."""
+        """Actions already tried in this state, by other episodes and by this one."""
         if self._plan.mode == "random":
             return []
-        seen: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for counter in (self._memory.tried, self._own):
             for (state, tool, shape), times in counter.items():
+                # They stand among the instructions, where only plain names may.
                 if state == self.state and all(map(is_plain, (tool, *shape))):
-                    seen[f"{tool}({', '.join(shape)})"] += times
-        return [
-            f"{call} ×{times}"
-            for call, times in sorted(seen.items(), key=lambda pair: (-pair[1], pair[0]))[:TRIED]
-        ]
+                    found[f"{tool}({', '.join(shape)})"] += times
+        ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [f"{call} ×{times}" for call, times in ranked[:MAX_TRIED]]
 
 
-def _word(error: str | None) -> str | None:
-    """The kind of error if it is a word; anything longer stays out of the instructions, the observation tells it anyway."""
+def _error_kind(error: str | None) -> str | None:
+    """The kind of error if it is a word; anything longer stays out of the instructions, the
+    observation tells it anyway."""
     return error if error is None or re.fullmatch(r"\w{1,40}", error) else "error"
 
 
 def offered(plan: Plan, opened: Opened, memory: Memory, rng: random.Random) -> dict[str, Tool]:
     """The tools that the model is told of, in the environment's order."""
-    all_ = {
-        name: memory.tools[name] for name in opened.tools or memory.tools if name in memory.tools
-    }
-    if len(all_) <= MOST_TOOLS:
+    names = opened.tools or memory.tools
+    all_ = {name: memory.tools[name] for name in names if name in memory.tools}
+    if len(all_) <= MAX_TOOLS:
         return all_
-    named = [
-        *plan.context.aim,
-        *plan.pattern.goals,
-        *(step.action.tool for step in plan.pattern.steps),
-    ]
+    steps = [step.action.tool for step in plan.pattern.steps]
+    named = [*plan.context.aim, *plan.pattern.goals, *steps]
     apps = [plan.app, *(all_[name].app for name in named if name in all_)]
     others = sorted({tool.app for tool in all_.values()} - set(apps))
-    alone = [app for app in others if sum(tool.app == app for tool in all_.values()) <= 2]
+    sizes = Counter(tool.app for tool in all_.values())
+    small = [app for app in others if sizes[app] <= 2]
     rng.shuffle(others)
     chosen: set[str] = set()
-    for app in dict.fromkeys([*apps, *alone, *others]):
+    for app in dict.fromkeys([*apps, *small, *others]):
         own = {name for name, tool in all_.items() if tool.app == app}
-        if len(chosen | own) <= MOST_TOOLS:
+        if len(chosen | own) <= MAX_TOOLS:
             chosen |= own
     return {name: tool for name, tool in all_.items() if name in chosen}
 
 
-def _seldom(tools: dict[str, Tool], memory: Memory, rng: random.Random) -> list[str]:
-    return [name for name in least_used(memory, rng) if name in tools][:SELDOM]
-
-
 def _known(opened: Opened, tools: dict[str, Tool]) -> dict[str, list[Any]]:
     """What the user of this start state knows, by parameter, for the tools at hand."""
-    parameters = {name for tool in tools.values() for name in tool.parameters.get("properties", {})}
-    qualified = {
-        f"{tool.name}.{name}"
-        for tool in tools.values()
-        for name in tool.parameters.get("properties", {})
-    }
-    return {
-        key: found[:VALUES]
-        for key, found in opened.values.items()
-        if key in parameters or key in qualified
-    }
+    pairs = [(tool.name, name) for tool in tools.values() for name in properties(tool)]
+    keys = {name for _, name in pairs} | {f"{tool}.{name}" for tool, name in pairs}
+    return {key: found[:MAX_VALUES] for key, found in opened.values.items() if key in keys}

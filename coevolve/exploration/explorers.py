@@ -1,7 +1,9 @@
-"""The explorers without a model, one per mode: `uniform` (random), `curious`, `cover` (coverage), `follow` (guided).
+"""The explorers without a model, one per mode: `uniform` (random), `curious`, `cover` (coverage),
+`follow` (guided).
 
-Each is a generator over one episode (`situation.Explorer`): it yields a call, is sent the executed step, and chooses the next
-call from it. None of them ends before the episode does, as long as a tool is offered.
+Each is a generator over one episode (`episode.Explorer`): it yields a call, is sent the executed
+step, and chooses the next call from it. None of them ends before the episode does, as long as a
+tool is offered.
 """
 
 from __future__ import annotations
@@ -9,34 +11,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import (
-    fits,
-    literal,
-    lookup_only,
-    properties,
-    required,
-    resemblance,
-    shapes,
-)
+from coevolve.exploration.arguments import literal, lookup_only, resemblance
+from coevolve.exploration.episode import Episode, Explorer
 from coevolve.exploration.memory import Recipe, is_goal
-from coevolve.exploration.pattern import Pattern, repeat
-from coevolve.exploration.search import achieve, attempt, relay
-from coevolve.exploration.situation import Explorer, Situation
+from coevolve.exploration.pattern import WeakPattern, repeat
+from coevolve.exploration.schemas import fits, properties, required, shapes
+from coevolve.exploration.search import achieve, attempt, repeat_with_observed
 from coevolve.provenance import trivial
 
-PATIENCE = 30
+TARGET_STEPS = 30
 """Steps that coverage spends on one target."""
-CURIOSITY = 6
+CURIOUS_STEPS = 6
 """Steps that the curious explorer spends on one tool."""
-RELAY = 0.5
-"""How often the curious explorer repeats what worked with an observed argument, rather than passing on what it just saw."""
-TELL = 0.4
+REPEAT = 0.5
+"""How often the curious explorer repeats what worked with an observed argument, rather than passing
+on what it just saw."""
+ANSWER = 0.4
 """How often it tells the user a fact that it just read."""
 GOAL = 3.0
 """How much rather the curious explorer takes a tool that a task can be about."""
 
 
-def uniform(here: Situation) -> Explorer:
+def uniform(here: Episode) -> Explorer:
     """Any tool in any of its shapes, typed arguments."""
     tools = list(here.tools.values())
     while tools:
@@ -44,92 +40,87 @@ def uniform(here: Situation) -> Explorer:
         yield here.call(tool, here.rng.choice(shapes(tool)))
 
 
-def curious(here: Situation) -> Explorer:
-    """Actions not yet tried in this state, then tools seldom called; a short search around what is refused."""
-    while here.tools:
-        tool = _most_curious(here)
-        recipe = yield from achieve(here, tool, CURIOSITY)
+def curious(here: Episode) -> Explorer:
+    """Actions not yet tried in this state, then tools seldom called; a short search around what is
+    refused."""
+    tools = list(here.tools.values())
+    while tools:
+        tool = here.rng.choices(tools, [_curiosity(here, tool) for tool in tools])[0]
+        recipe = yield from achieve(here, tool, CURIOUS_STEPS)
         if recipe is None:
-            yield from _tell(here)
-            continue
-        if here.rng.random() < RELAY:
-            yield from relay(here, tool, recipe)
+            yield from answer_user(here)
+        elif here.rng.random() < REPEAT:
+            yield from repeat_with_observed(here, tool, recipe)
         else:
             yield from _pass_on(here)
 
 
-def _most_curious(here: Situation) -> Tool:
-    tools = list(here.tools.values())
-    return here.rng.choices(tools, [_curiosity(here, tool) for tool in tools])[0]
-
-
-def _curiosity(here: Situation, tool: Tool) -> float:
+def _curiosity(here: Episode, tool: Tool) -> float:
     tried = here.times_tried(tool.name, required(tool))
-    called = here.memory.calls[tool.name] + sum(
-        step.action.tool == tool.name for step in here.steps
-    )
+    own = sum(step.action.tool == tool.name for step in here.steps)
+    called = here.memory.calls[tool.name] + own
     return (GOAL if is_goal(tool) else 1.0) / (1 + tried) ** 2 / (1 + called) ** 0.5
 
 
-def _pass_on(here: Situation) -> Explorer:
+def _pass_on(here: Episode) -> Explorer:
     """Gives something that the last step showed to a tool that takes it."""
     choices = [
-        (here.memory.pairs[leaf.tool, tool.name], here.rng.random(), tool, name, leaf)
-        for leaf in here.fresh
-        if leaf.said
+        (here.memory.pairs[seen.tool.name, tool.name], here.rng.random(), tool, name, seen)
+        for seen in here.fresh
+        if seen.has_phrase
         for tool in here.tools.values()
         for name, schema in properties(tool).items()
-        if tool.name != leaf.tool and is_goal(tool) and not literal(tool, name)
-        if resemblance(name, leaf.key) and fits(leaf.value, schema)
+        if tool.name != seen.tool.name and is_goal(tool) and not literal(tool, name)
+        if resemblance(name, seen.key) and fits(seen.value, schema)
     ]
     if choices:
-        *_, tool, name, leaf = min(choices, key=lambda choice: choice[:2])
-        recipe = here.memory.best(tool.name)
-        shape = recipe.shape if recipe and name in recipe.shape else (*required(tool), name)
-        whole = recipe._replace(shape=shape) if recipe else Recipe(shape)
-        yield from attempt(here, tool, whole, {name: leaf.value}, leaf.tool)
+        *_, tool, name, seen = min(choices, key=lambda choice: choice[:2])
+        recipe = here.memory.best(tool.name) or Recipe((*required(tool), name))
+        if name not in recipe.shape:
+            recipe = recipe._replace(shape=(*required(tool), name))
+        yield from attempt(here, tool, recipe, {name: seen.value}, seen.tool.name)
 
 
-def _tell(here: Situation) -> Explorer:
-    """Now and then hands a fact that the last step showed to a tool that takes any: an answer to the user."""
-    facts = [leaf for leaf in here.fresh if leaf.fact and not trivial(leaf.value)]
+def answer_user(here: Episode) -> Explorer:
+    """Now and then hands a fact that the last step showed to a tool that takes any."""
+    facts = [seen for seen in here.fresh if seen.is_fact and not trivial(seen.value)]
     takers = [
         (tool, name)
         for tool in (here.tools.values() if facts else ())
         for name in properties(tool)
         if is_goal(tool) and lookup_only(tool, name) and not here.memory.producers(name)
     ]
-    if takers and here.rng.random() < TELL:
+    if takers and here.rng.random() < ANSWER:
         tool, name = here.rng.choice(takers)
-        leaf = here.rng.choice(facts)
-        if fits(leaf.value, properties(tool)[name]):
-            yield from attempt(here, tool, Recipe(required(tool)), {name: leaf.value}, leaf.tool)
+        fact = here.rng.choice(facts)
+        if fits(fact.value, properties(tool)[name]):
+            recipe = Recipe(required(tool))
+            yield from attempt(here, tool, recipe, {name: fact.value}, fact.tool.name)
 
 
-def cover(here: Situation, targets: Sequence[str]) -> Explorer:
-    """Insists on each target in turn, with given arguments and with observed ones; then goes on out of curiosity."""
-    for name in targets:
-        if name not in here.tools:
-            continue
-        tool = here.tools[name]
-        recipe = yield from achieve(here, tool, PATIENCE)
+def cover(here: Episode, targets: Sequence[str]) -> Explorer:
+    """Insists on each target in turn, with given arguments and with observed ones; then goes on out
+    of curiosity."""
+    for tool in [here.tools[name] for name in targets if name in here.tools]:
+        recipe = yield from achieve(here, tool, TARGET_STEPS)
         if recipe:
-            yield from relay(here, tool, recipe)
+            yield from repeat_with_observed(here, tool, recipe)
     yield from curious(here)
 
 
-def follow(here: Situation, pattern: Pattern, targets: Sequence[str]) -> Explorer:
-    """Repeats a weak pattern on fresh ground, branches off its prefix, and extends it to the least used tools beside it."""
+def follow(here: Episode, pattern: WeakPattern, targets: Sequence[str]) -> Explorer:
+    """Repeats a weak pattern on fresh ground, branches off its prefix, and extends it to the least
+    used tools beside it."""
     worked = yield from repeat(here, pattern)
     repeated = {step.action.tool for step in pattern.steps} if worked else set()
     for name in pattern.goals:
         if name in here.tools and name not in repeated:
-            yield from achieve(here, here.tools[name], PATIENCE)
+            yield from achieve(here, here.tools[name], TARGET_STEPS)
     yield from _branch(here, pattern)
     yield from cover(here, targets)
 
 
-def _branch(here: Situation, pattern: Pattern) -> Explorer:
+def _branch(here: Episode, pattern: WeakPattern) -> Explorer:
     """A prefix of the pattern, then another tool of the same app instead of the next one."""
     if len(pattern.steps) < 2:
         return
@@ -139,4 +130,4 @@ def _branch(here: Situation, pattern: Pattern) -> Explorer:
     siblings = [tool for tool in here.siblings(after) if is_goal(tool)] if after else []
     if siblings:
         weights = [1 / (1 + here.memory.used[tool.name]) for tool in siblings]
-        yield from achieve(here, here.rng.choices(siblings, weights)[0], CURIOSITY)
+        yield from achieve(here, here.rng.choices(siblings, weights)[0], CURIOUS_STEPS)

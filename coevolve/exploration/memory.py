@@ -1,11 +1,9 @@
 """What exploration has learnt about an environment, shared by the episodes of a run.
 
-Episodes of one block run side by side and read the memory as it was when the block began; between blocks `Memory.learn`
-takes up what they did, in the order of the episodes, so that nothing depends on which worker
-was faster. It holds the states seen, the actions tried in each state, the keys of each tool's outputs, and *recipes*: which
-parameters a tool was given and which calls of its app came before and after it when it worked. `Lesson`s are plain records,
-kept in the journal with their episode, so that a resumed run learns the same. Tasks teach as well: a solution is a recipe
-that worked.
+Episodes of one block run side by side and read the memory as it was when the block began; between
+blocks `Memory.learn` takes up what they did, in the order of the episodes, so that nothing depends
+on which worker was faster. `Lesson`s are plain records, kept in the journal with their episode, so
+that a resumed run learns the same. Tasks teach as well: a solution is a recipe that worked.
 """
 
 from __future__ import annotations
@@ -19,7 +17,8 @@ from msgspec import Struct
 
 from coevolve.agents.code.calls import api_calls
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import Shape, leaves, resemblance, sayable
+from coevolve.exploration.arguments import has_phrase, leaves, phrases_of, resemblance
+from coevolve.exploration.schemas import Shape
 from coevolve.provenance import output
 from coevolve.records import Call, Exploration, Step, Task
 
@@ -27,12 +26,13 @@ WORKED = ("effect", "response")
 GOAL_WEIGHT = 4
 """A tool counts as used this often when it is the goal of a task, and once when it only helps."""
 SAME_TOOL, SAME_HELPER, SAME_NAME, NO_PARAMETERS = 8.0, 2.0, 1.0, 0.5
-"""How much a helper's earlier success counts: for this tool, for any tool, under the same name in another app; and that it
-takes no required parameters, as openers and savers do."""
+"""How much a helper's earlier success counts: for this tool, for any tool, under the same name in
+another app; and that it takes no required parameters, as openers and savers do."""
 
 
 class Recipe(NamedTuple):
-    """How a tool is used: the parameters it is given, the tools of its app called before and after it."""
+    """How a tool is used: the parameters it is given, the tools of its app called before and after
+    it."""
 
     shape: Shape
     before: tuple[str, ...] = ()
@@ -45,7 +45,8 @@ class Lesson(Struct, frozen=True):
     tool: str
     recipe: Recipe
     outcome: str
-    """`effect`, `response` (a checked one), `nothing` (no error, no effect); refused: `arguments` or `situation`."""
+    """`effect`, `response` (a checked one), `nothing` (no error, no effect); refused: `arguments`
+    or `situation`."""
     source: str | None = None
     """The tool whose output gave an argument on purpose."""
 
@@ -57,18 +58,31 @@ class Memory:
         self.tools = tools
         self.states: set[str] = set()
         self.tried: Counter[tuple[str, str, Shape]] = Counter()
+        """Calls by the state in which they were made, tool and parameters."""
         self.calls: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
+        """Tasks by their tools, goals counted `GOAL_WEIGHT` times."""
+        self.failures: Counter[str] = Counter()
+        """Attempts at a tool that did not work."""
         self.pairs: Counter[tuple[str, str]] = Counter()
+        """Uses of one tool's output as another's argument: (source, tool)."""
         self.recipes: defaultdict[str, Counter[Recipe]] = defaultdict(Counter)
+        """Recipes that worked, by tool."""
         self.refused: Counter[tuple[str, Shape]] = Counter()
-        self.vain: Counter[str] = Counter()
+        """Shapes that were refused."""
         self.helped: Counter[tuple[str, str, str]] = Counter()
+        """(`before` or `after`, helper or the last word of its name, tool or "" for any)."""
         self.failed: Counter[tuple[str, str, str]] = Counter()
-        self.keys = {tool.name: set(phrases_of(tool)) for tool in tools.values()}
+        """The same of helpers that did not help."""
+        self.keys = {
+            tool.name: set(phrases_of(tool.language) if tool.language else ())
+            for tool in tools.values()
+        }
+        """Keys of each tool's outputs."""
 
     def learn(self, exploration: Exploration, lessons: Iterable[Lesson], opened: str) -> int:
-        """Takes up an episode that began in the state `opened`; returns how many states it saw for the first time."""
+        """Takes up an episode that began in the state `opened`; returns how many states it saw for
+        the first time."""
         state = opened
         for step in exploration.steps:
             self._learn_step(state, step)
@@ -91,14 +105,12 @@ class Memory:
     def _learn_lesson(self, lesson: Lesson) -> None:
         tool, recipe = lesson.tool, lesson.recipe
         if lesson.outcome in WORKED:
-            self.recipes[tool][recipe] += 1
             self.used[tool] += GOAL_WEIGHT
             if lesson.source:
                 self.pairs[lesson.source, tool] += 1
-            self._help("before", recipe.before, tool)
-            self._help("after", recipe.after, tool)
+            self._learn_recipe(tool, recipe)
             return
-        self.vain[tool] += 1
+        self.failures[tool] += 1
         if lesson.outcome == "nothing":
             self.failed.update(("after", helper, tool) for helper in recipe.after)
         elif lesson.outcome == "situation":
@@ -106,29 +118,24 @@ class Memory:
         else:
             self.refused[tool, recipe.shape] += 1
 
-    def _help(self, role: str, helpers: tuple[str, ...], tool: str) -> None:
-        for helper in helpers:
-            self.helped.update(
-                [(role, helper, tool), (role, helper, ""), (role, _last_word(helper), "")]
-            )
+    def _learn_recipe(self, tool: str, recipe: Recipe) -> None:
+        self.recipes[tool][recipe] += 1
+        for role, helpers in (("before", recipe.before), ("after", recipe.after)):
+            for helper in helpers:
+                names = ((helper, tool), (helper, ""), (_last_word(helper), ""))
+                self.helped.update((role, *name) for name in names)
 
     def learn_task(self, task: Task) -> None:
         """A task's goal tools and how its solution used them."""
         calls = [action for turn in task.solution for action in turn if isinstance(action, Call)]
         names = [name for name in called(task) if name in self.tools]
+        readers = [name for name in sorted(set(names)) if self.tools[name].read_only]
         self.used.update(names)
         for goal in sorted(set(goals_of(task, self.tools))):
             self.used[goal] += GOAL_WEIGHT - 1
-            self.pairs.update(
-                (name, goal)
-                for name in sorted(set(names))
-                if self.tools[name].read_only and name != goal
-            )
-            recipe = recipe_of(calls, goal, self.tools)
-            if recipe:
-                self.recipes[goal][recipe] += 1
-                self._help("before", recipe.before, goal)
-                self._help("after", recipe.after, goal)
+            self.pairs.update((name, goal) for name in readers if name != goal)
+            if recipe := recipe_of(calls, goal, self.tools):
+                self._learn_recipe(goal, recipe)
 
     def best(self, tool: str) -> Recipe | None:
         """The recipe that worked most often."""
@@ -139,46 +146,44 @@ class Memory:
         self, role: str, tool: Tool, siblings: list[Tool], rng: random.Random
     ) -> list[Tool]:
         """The siblings worth calling `before` or `after` a tool, most promising first."""
-        other = "after" if role == "before" else "before"
-
-        def promise(helper: Tool) -> float:
-            general = self.helped[role, helper.name, ""] - self.helped[other, helper.name, ""]
-            named = (
-                self.helped[role, _last_word(helper.name), ""]
-                - self.helped[other, _last_word(helper.name), ""]
-            )
-            return (
-                SAME_TOOL * min(1, self.helped[role, helper.name, tool.name])
-                + SAME_HELPER * _clamp(general)
-                + SAME_NAME * _clamp(named)
-                + NO_PARAMETERS * (not helper.parameters.get("required"))
-                - self.failed[role, helper.name, tool.name]
-            )
-
-        ranked = [(-promise(helper), rng.random(), helper) for helper in siblings]
+        ranked = [(-self._promise(role, h, tool), rng.random(), h) for h in siblings]
         return [helper for *_, helper in sorted(ranked, key=lambda entry: entry[:2])]
 
-    def producers(self, parameter: str, app: str | None = None, *, said: bool = False) -> list[str]:
-        """Tools whose outputs have a key that resembles the parameter; of one app or of all; `said`: with a phrase for it."""
+    def _promise(self, role: str, helper: Tool, tool: Tool) -> float:
+        other = "after" if role == "before" else "before"
+
+        def balance(name: str) -> int:
+            """+1 where it helped more often in this role than in the other, -1 where less."""
+            difference = self.helped[role, name, ""] - self.helped[other, name, ""]
+            return max(-1, min(1, difference))
+
+        return (
+            SAME_TOOL * min(1, self.helped[role, helper.name, tool.name])
+            + SAME_HELPER * balance(helper.name)
+            + SAME_NAME * balance(_last_word(helper.name))
+            + NO_PARAMETERS * (not helper.parameters.get("required"))
+            - self.failed[role, helper.name, tool.name]
+        )
+
+    def producers(
+        self, parameter: str, app: str | None = None, *, phrase: bool = False
+    ) -> list[str]:
+        """Tools whose outputs have a key that resembles the parameter; of one app or of all.
+        `phrase`: one that people have a phrase for."""
         return sorted(
             name
             for name, keys in self.keys.items()
-            if (app is None or self.tools[name].app == app)
+            if app in (None, self.tools[name].app)
             and any(
-                resemblance(parameter, key) and (not said or sayable(self.tools[name], key))
+                resemblance(parameter, key) and (not phrase or has_phrase(self.tools[name], key))
                 for key in keys
             )
         )
 
 
-def phrases_of(tool: Tool) -> list[str]:
-    """Keys of the tool's outputs that people have a phrase for."""
-    language = tool.language
-    return [*language.refer, *language.rows, *language.facts] if language else []
-
-
 def is_goal(tool: Tool) -> bool:
-    """Whether a task can be about this tool: it changes state or its response is checked, and people ask for it."""
+    """Whether a task can be about this tool: it changes state or its response is checked, and
+    people ask for it."""
     if tool.read_only and not tool.checked:
         return False
     return tool.language is None or bool(tool.language.do)
@@ -193,41 +198,32 @@ def goals_of(task: Task, tools: dict[str, Tool]) -> list[str]:
 
 
 def called(task: Task) -> list[str]:
-    """Names of the tools that the task's solution calls, in order; in code, those of its API calls."""
-    actions = (action for turn in task.solution for action in turn)
-    return [
-        name
-        for action in actions
-        for name in ([action.tool] if isinstance(action, Call) else api_calls(action))
-    ]
+    """Names of the tools that the task's solution calls, in order; in code, those of its API
+    calls."""
+    found: list[str] = []
+    for action in (action for turn in task.solution for action in turn):
+        found += [action.tool] if isinstance(action, Call) else api_calls(action)
+    return found
 
 
 def recipe_of(calls: list[Call], goal: str, tools: dict[str, Tool]) -> Recipe | None:
-    """The recipe that a solution shows for its last call of the goal tool: helpers of the same app around it."""
+    """The recipe that a solution shows for its last call of the goal tool: helpers of the same app
+    around it."""
     place = max((i for i, call in enumerate(calls) if call.tool == goal), default=None)
     if place is None:
         return None
 
-    def helpers(part: list[Call]) -> tuple[str, ...]:
-        same = [
-            call.tool
-            for call in part
-            if call.tool in tools and tools[call.tool].app == tools[goal].app
-        ]
-        return tuple(
-            name
-            for name in same
-            if not tools[name].read_only and not (tools[name].language and is_goal(tools[name]))
-        )
+    def helps(tool: Tool | None) -> bool:
+        if tool is None or tool.app != tools[goal].app or tool.read_only:
+            return False
+        return tool.language is None or not is_goal(tool)
 
-    return Recipe(
-        tuple(calls[place].arguments), helpers(calls[:place]), helpers(calls[place + 1 :])
+    before, after = (
+        tuple(call.tool for call in part if helps(tools.get(call.tool)))
+        for part in (calls[:place], calls[place + 1 :])
     )
+    return Recipe(tuple(calls[place].arguments), before, after)
 
 
 def _last_word(name: str) -> str:
     return name.replace(".", "_").rpartition("_")[2].lower()
-
-
-def _clamp(value: int) -> int:
-    return max(-1, min(1, value))

@@ -1,9 +1,10 @@
 """A weak pattern and its repetition on fresh ground.
 
-A `Pattern` is a run of executed calls that worked: the solution of a signal's task, or the part of a trajectory that holds a
-rare bigram. `repeat` executes it in another start state: an argument that the pattern took from an earlier output is taken
-from the same place of the new output; every other one is drawn again by its type from what a user of the new state knows,
-equal values staying equal; content that nobody lists is kept.
+A `WeakPattern` is a run of executed calls that worked: the solution of a signal's task, or the part
+of a trajectory that holds a rare bigram. `repeat` executes it in another start state: an argument
+that the pattern took from an earlier output is taken from the same place of the new output; every
+other one is drawn again by its type from what a user of the new state knows, equal values staying
+equal; content that nobody lists is kept.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
+from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
-from coevolve.exploration.arguments import fits, properties
-from coevolve.exploration.memory import WORKED, Recipe, goals_of, is_goal, recipe_of
-from coevolve.exploration.situation import Situation, outcome_of
+from coevolve.environments.replay import ReplayJob, replay
+from coevolve.exploration.episode import Episode, outcome_of, step_of
+from coevolve.exploration.memory import WORKED, goals_of, is_goal, recipe_of
+from coevolve.exploration.schemas import fits, properties
 from coevolve.provenance import Source, at, output, sources
-from coevolve.records import Call, Signal, Step, Trajectory, canonical
+from coevolve.records import Call, Signal, Step, Task, Trajectory, canonical
 
-TRIES = 2
+MAX_DRAWS = 2
 """Draws of the arguments of one call, before the repetition gives up."""
 
 
-class Pattern(NamedTuple):
+class WeakPattern(NamedTuple):
     """Executed calls without errors, where their arguments came from, and the tools it is about."""
 
     steps: list[Step] = []
@@ -30,24 +33,52 @@ class Pattern(NamedTuple):
     goals: list[str] = []
 
 
-def pattern_of(steps: list[Step], goals: list[str], tools: Mapping[str, Tool]) -> Pattern:
+def patterns_of(signals: list[Signal], pool: Pool) -> list[WeakPattern]:
+    """Each signal's pattern: around its bigram in the evidence, else its task's solution executed
+    in the task's own start state, else a successful trajectory of the evidence."""
+    patterns = [evidence_of(signal, pool.tools) for signal in signals]
+    to_replay = {
+        place: signal.task
+        for place, signal in enumerate(signals)
+        if signal.task and signal.task.solution
+        if not any(around(trajectory, signal.pattern) for trajectory in signal.evidence)
+    }
+    replayed = _replay(list(to_replay.values()), pool)
+    for place, steps in zip(to_replay, replayed, strict=True):
+        if steps:
+            patterns[place] = pattern_of(steps, patterns[place].goals, pool.tools)
+    return patterns
+
+
+def _replay(tasks: list[Task], pool: Pool) -> list[list[Step]]:
+    """The solutions' steps with their observations; [] where the environment failed."""
+    found: list[list[Step]] = []
+    episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
+    for task, episode in zip(tasks, episodes, strict=True):
+        turns = (
+            () if isinstance(episode, Fault) else zip(task.solution, episode.results, strict=True)
+        )
+        found.append([step_of(*pair) for turn in turns for pair in zip(*turn, strict=False)])
+    return found
+
+
+def pattern_of(steps: list[Step], goals: list[str], tools: Mapping[str, Tool]) -> WeakPattern:
     """The pattern of executed steps; failed ones, unknown tools and code are left out."""
-    kept = [
-        s
-        for s in steps
-        if s.error is None and isinstance(s.action, Call) and s.action.tool in tools
-    ]
-    return Pattern(
-        kept, sources(kept, {name: tool.app for name, tool in tools.items() if tool.app}), goals
-    )
+    kept = [step for step in _worked(steps) if step.action.tool in tools]
+    apps = {name: tool.app for name, tool in tools.items() if tool.app}
+    return WeakPattern(kept, sources(kept, apps), goals)
 
 
-def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> Pattern:
-    """The pattern in a signal's own evidence: around its bigram of tools where it has one, else a successful trajectory."""
-    task_goals = goals_of(signal.task, dict(tools)) if signal.task else []
-    goals = [
-        name for name in signal.pattern if name in tools and is_goal(tools[name])
-    ] or task_goals
+def _worked(steps: list[Step]) -> list[Step]:
+    return [step for step in steps if step.error is None and isinstance(step.action, Call)]
+
+
+def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> WeakPattern:
+    """The pattern in a signal's own evidence: around its bigram of tools where it has one, else a
+    successful trajectory."""
+    goals = [name for name in signal.pattern if name in tools and is_goal(tools[name])]
+    if not goals and signal.task:
+        goals = goals_of(signal.task, dict(tools))
     for trajectory in signal.evidence:
         if steps := around(trajectory, signal.pattern):
             return pattern_of(steps, goals, tools)
@@ -56,12 +87,11 @@ def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> Pattern:
 
 
 def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
-    """The steps that worked, up to the bigram's last one and on to the first effect after it; [] where it does not occur."""
+    """The steps that worked, up to the bigram's last one and on to the first effect after it; []
+    where it does not occur."""
     if len(bigram) < 2:
         return []
-    steps = [
-        step for step in trajectory.steps if step.error is None and isinstance(step.action, Call)
-    ]
+    steps = _worked(trajectory.steps)
     names = ["^", *(step.action.tool for step in steps), "$"]
     for i in range(len(names) - len(bigram) + 1):
         if names[i : i + len(bigram)] == bigram:
@@ -72,16 +102,17 @@ def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
 
 
 def repeat(
-    here: Situation, pattern: Pattern, cut: int | None = None
+    here: Episode, pattern: WeakPattern, cut: int | None = None
 ) -> Generator[Call, Step, bool]:
-    """Executes the pattern (or its first `cut` calls) with new values. Ends with False at a call that keeps failing."""
+    """Executes the pattern (or its first `cut` calls) with new values. Ends with False at a call
+    that keeps failing."""
     outputs: list[Any] = []
     renamed: dict[bytes, Any] = {}
     for step, origin in list(zip(pattern.steps, pattern.sources, strict=True))[:cut]:
         tool = here.tools.get(step.action.tool)
         if tool is None:
             return False
-        for _ in range(TRIES):
+        for _ in range(MAX_DRAWS):
             trial = dict(renamed)
             done = yield _rebound(here, tool, step.action, origin, outputs, trial)
             if done.error is None:
@@ -96,22 +127,22 @@ def repeat(
 
 
 def _rebound(
-    here: Situation,
+    here: Episode,
     tool: Tool,
     call: Call,
     origin: dict[tuple, Source],
     outputs: list[Any],
     renamed: dict[bytes, Any],
 ) -> Call:
-    """The call with observed arguments re-bound and given ones drawn again; `renamed` maps old values to new ones."""
+    """The call with observed arguments re-bound and given ones drawn again; `renamed` maps old
+    values to new ones."""
+    observed = {path[:1] for path, source in origin.items() if source.step is not None}
 
     def rebuilt(path: tuple, value: Any) -> Any:
         source = origin.get(path)
         if source and source.step is not None:
             return _observed(outputs, source, value)
-        if len(path) == 1 and not any(
-            where[:1] == path and found.step is not None for where, found in origin.items()
-        ):
+        if len(path) == 1 and path not in observed:
             return _redrawn(here, tool, path[0], value, renamed)
         if isinstance(value, dict):
             return {key: rebuilt((*path, key), member) for key, member in value.items()}
@@ -119,9 +150,8 @@ def _rebound(
             return [rebuilt((*path, place), member) for place, member in enumerate(value)]
         return value
 
-    return Call(
-        tool.name, {name: rebuilt((name,), value) for name, value in call.arguments.items()}
-    )
+    arguments = {name: rebuilt((name,), value) for name, value in call.arguments.items()}
+    return Call(tool.name, arguments)
 
 
 def _observed(outputs: list[Any], source: Source, old: Any) -> Any:
@@ -131,25 +161,21 @@ def _observed(outputs: list[Any], source: Source, old: Any) -> Any:
         return old
 
 
-def _redrawn(here: Situation, tool: Tool, name: str, old: Any, renamed: dict[bytes, Any]) -> Any:
+def _redrawn(here: Episode, tool: Tool, name: str, old: Any, renamed: dict[bytes, Any]) -> Any:
     """Another value of the same kind; the one that an equal old value got before, where it fits."""
     schema = properties(tool).get(name, {})
     key = canonical(old)
     if key not in renamed or not fits(renamed[key], schema):
-        choices = here.known.given(tool.name, name, schema) or schema.get("enum") or [old]
-        renamed[key] = here.rng.choices(
-            choices, [here.known.weight(tool.app, value) for value in choices]
-        )[0]
+        choices = here.known.given(tool, name) or schema.get("enum") or [old]
+        renamed[key] = here.known.choose(here.rng, tool.app, choices)
     return renamed[key]
 
 
-def _note(here: Situation, pattern: Pattern) -> None:
+def _note(here: Episode, pattern: WeakPattern) -> None:
     """The lesson of a repetition that went through."""
-    done = here.steps[-len(pattern.steps) :]
-    calls = [step.action for step in done]
+    tools, done = here.memory.tools, here.steps[-len(pattern.steps) :]
+    outcomes = [outcome_of(step, tools[step.action.tool]) for step in done]
+    worked = [outcome for outcome in outcomes if outcome in WORKED]
     for goal in pattern.goals:
-        recipe = recipe_of(calls, goal, here.memory.tools)
-        if recipe:
-            outcomes = [outcome_of(step, here.memory.tools[step.action.tool]) for step in done]
-            worked = [outcome for outcome in outcomes if outcome in WORKED]
-            here.note(here.memory.tools[goal], Recipe(*recipe), worked[-1] if worked else "nothing")
+        if recipe := recipe_of([step.action for step in done], goal, tools):
+            here.note(tools[goal], recipe, worked[-1] if worked else "nothing")

@@ -17,10 +17,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from itertools import pairwise
 from typing import NamedTuple
 
+from coevolve.records import MASKED
 from coevolve.signals.history import TaskKey
 from coevolve.signals.patterns import Pattern, called_tools, patterns
 from coevolve.signals.settings import SignalSettings
-from coevolve.signals.views import MASKED, RolloutHead, RolloutSteps, with_steps
+from coevolve.signals.views import RolloutHead, RolloutSteps, with_steps
 
 _ANY = 1 << 128
 _ROW_BITS = 32

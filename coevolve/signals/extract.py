@@ -135,7 +135,7 @@ def candidates(
     seen = RuleInput(counts, tasks, settings, inventory)
     for kind in selected(settings):
         rule = kind.paper if settings.mode == "paper" and kind.paper else kind.calibrated
-        yield from rule(seen)
+        yield from (candidate._replace(kind=kind.name) for candidate in rule(seen))
 
 
 def extract(

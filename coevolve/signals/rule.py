@@ -23,7 +23,6 @@ for their square."""
 class SignalCandidate(NamedTuple):
     """A signal before its evidence is read."""
 
-    kind: str
     env: str
     iteration: int
     strength: float
@@ -37,6 +36,8 @@ class SignalCandidate(NamedTuple):
     history: list[GroupOutcome] = []
     family: str = ""
     """Family of a pattern that is not made of tool names alone (`keys`, `app`)."""
+    kind: str = ""
+    """Set by `extract.candidates`."""
 
     @property
     def order(self) -> tuple[float, str, str, Pattern]:

@@ -15,8 +15,6 @@ from msgspec import Struct
 from coevolve.records import SUCCESS, Step, Task
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-MASKED = "env_error"
-"""Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
 
 
 class RolloutHead(

@@ -18,7 +18,7 @@ from coevolve.bfcl.files import Question
 from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput
-from coevolve.jsonl import Bad, Line
+from coevolve.jsonl import BadLine, Line
 from coevolve.records import (
     Author,
     Call,
@@ -306,10 +306,10 @@ def test_what_is_no_task_is_refused_with_its_line(bfcl, tmp_path, question, answ
 
 def imported(where: Path, pool: Pool) -> tuple[list[Task], list[str]]:
     """The tasks of a folder, and what was refused, with its place."""
-    bad: list[Bad] = []
+    bad: list[BadLine] = []
 
     def refuse(line: Line[Any], reason: str) -> None:
-        bad.append(Bad(line.where, line.number, reason, line.raw))
+        bad.append(BadLine(line.where, line.number, reason, line.raw))
 
     solved = reading.answers(str(files.answers_file(where)), bad)
     questions = jsonl.read([str(files.questions_file(where))], Question, bad=bad)

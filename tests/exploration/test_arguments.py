@@ -7,7 +7,8 @@ import random
 import pytest
 
 from coevolve.environments.protocol import Language, Tool
-from coevolve.exploration.arguments import Known, draw, fits, invent, leaves, resemblance, shapes
+from coevolve.exploration.arguments import KnownValues, draw, leaves, resemblance
+from coevolve.exploration.schemas import fits, invent, shapes
 from coevolve.records import Call, Step
 
 TEXT = {"type": "string"}
@@ -23,7 +24,7 @@ def tool(name: str, properties: dict, required: list[str] = [], **more) -> Tool:
     )
 
 
-def draws(tool_: Tool, parameter: str, known: Known, n: int = 200) -> set:
+def draws(tool_: Tool, parameter: str, known: KnownValues, n: int = 200) -> set:
     return {draw(random.Random(i), tool_, parameter, known) for i in range(n)}
 
 
@@ -75,14 +76,14 @@ def test_leaves_carry_the_key_they_stand_under():
 
 def test_the_more_exact_name_of_a_known_value_wins():
     """`tool.parameter` hides `parameter`."""
-    known = Known({"name": ["other"], "bank.pay.name": ["ann", "bob"]})
+    known = KnownValues({"name": ["other"], "bank.pay.name": ["ann", "bob"]})
     assert draws(tool("bank.pay", {"name": TEXT}), "name", known) == {"ann", "bob"}
     assert draws(tool("bank.ask", {"name": TEXT}), "name", known) == {"other"}
 
 
 def test_an_observed_value_is_used_and_a_failed_step_shows_nothing():
     """What an earlier call told is an argument now and then; what stood in an error never is."""
-    known = Known({"note": ["mine"]})
+    known = KnownValues({"note": ["mine"]})
     known.see(Step(0, Call("mail.read"), '{"note": "seen"}'), tool("mail.read", {}))
     known.see(Step(0, Call("mail.read"), '{"note": "wrong"}', "denied"), tool("mail.read", {}))
     assert draws(tool("bank.pay", {"note": TEXT}), "note", known) == {"mine", "seen"}
@@ -90,7 +91,7 @@ def test_an_observed_value_is_used_and_a_failed_step_shows_nothing():
 
 def test_a_value_to_be_looked_up_is_never_taken_from_the_user():
     """`lookup_only` parameters take observed values alone once there are any, of their own app where it has told one."""
-    known = Known({"id": ["guess"]})
+    known = KnownValues({"id": ["guess"]})
     pay = tool("bank.pay", {"id": TEXT}, language=Language(do=["pay {id}"], lookup_only=["id"]))
     assert draws(pay, "id", known) == {"guess"}
     known.see(Step(0, Call("bank.find"), '{"id": "i7"}'), tool("bank.find", {}))
@@ -102,14 +103,14 @@ def test_without_a_resembling_key_a_looked_up_value_is_taken_by_its_type():
     """An amount to be looked up takes a price where no output is called amount."""
     language = Language(do=["pay {amount}"], lookup_only=["amount"])
     pay = tool("shop.pay", {"amount": {"type": "integer"}}, ["amount"], language=language)
-    known = Known({})
+    known = KnownValues({})
     known.see(Step(0, Call("shop.price"), '{"price": 31, "item": "tea"}'), tool("shop.price", {}))
     assert draws(pay, "amount", known) == {31}
 
 
 def test_a_literal_value_is_never_taken_from_an_output():
     """A password that some output shows is not the one that the user logs in with; without a known one, none is borrowed."""
-    known = Known({"login.password": ["moss"]})
+    known = KnownValues({"login.password": ["moss"]})
     known.see(Step(0, Call("show.it"), '{"password": "fern", "number": 4711}'), tool("show.it", {}))
     login = tool(
         "login",
@@ -122,7 +123,7 @@ def test_a_literal_value_is_never_taken_from_an_output():
 
 def test_a_value_to_be_looked_up_that_the_user_knows_is_not_replaced_by_any_other():
     """Before anything resembling was seen, a known token is better than whatever has its type."""
-    known = Known({"token": ["tok1"]})
+    known = KnownValues({"token": ["tok1"]})
     known.see(Step(0, Call("show.it"), '{"color": "red"}'), tool("show.it", {}))
     book = tool("book", {"token": TEXT}, language=Language(lookup_only=["token"]))
     assert draws(book, "token", known) == {"tok1"}
@@ -132,7 +133,7 @@ def test_a_value_that_nobody_can_refer_to_is_avoided():
     """Of two observed values the one with a phrase is taken nearly always."""
     told = tool("mail.read", {}, language=Language(refer={"note": "the note"}))
     hidden = tool("mail.list", {}, language=Language())
-    known = Known({})
+    known = KnownValues({})
     known.see(Step(0, Call("mail.read"), '{"note": "told"}'), told)
     known.see(Step(0, Call("mail.list"), '{"note": "hidden"}'), hidden)
     drawn = [
@@ -143,7 +144,7 @@ def test_a_value_that_nobody_can_refer_to_is_avoided():
 
 def test_a_value_that_was_not_found_is_avoided():
     """After `not_found` the other values come far more often."""
-    known = Known({"name": ["gone", "here"]})
+    known = KnownValues({"name": ["gone", "here"]})
     find = tool("bank.find", {"name": TEXT})
     known.see(Step(0, Call("bank.find", {"name": "gone"}), "{}", "not_found"), find)
     drawn = [draw(random.Random(i), find, "name", known) for i in range(200)]
@@ -163,7 +164,7 @@ def test_invented_values_fit_the_schema():
         {},
     ]
     for schema in schemas:
-        values = [invent(random.Random(i), "p", schema) for i in range(50)]
+        values = [invent(random.Random(i), schema) for i in range(50)]
         assert all(fits(value, schema) for value in values)
         assert all(
             len(value) >= schema.get("minItems", 0) for value in values if isinstance(value, list)

@@ -8,11 +8,12 @@ import pytest
 
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
-from coevolve.exploration.explore import Tally, explore
+from coevolve.exploration.episode import Episode
+from coevolve.exploration.explore import explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import around, pattern_of, repeat
 from coevolve.exploration.settings import ExploreSettings
-from coevolve.exploration.situation import Situation
+from coevolve.exploration.stats import ExplorationStats
 from coevolve.provenance import sources
 from coevolve.records import (
     Call,
@@ -130,17 +131,17 @@ def test_guided_repeats_the_weak_pattern_on_fresh_ground():
     """Each context's episode begins with the solution's tools, has its effect, in another start state with other values."""
     with Pool("desk") as pool:
         tasks = random.Random(5).sample(pool.tasks("dev"), 6)
-        tally = Tally()
+        stats = ExplorationStats()
         found = list(
             explore(
                 [signal_of(task) for task in tasks],
                 pool,
                 ExploreSettings(episodes=16, max_actions=30),
-                tally=tally,
+                stats=stats,
             )
         )
     guided = [exploration for exploration in found if exploration.mode == "guided"]
-    assert len(guided) == 2 * tally.contexts and len(found) == 16 and tally.contexts >= 3
+    assert len(guided) == 2 * stats.contexts and len(found) == 16 and stats.contexts >= 3
     assert {e.mode for e in found} == {"guided", "coverage"}
     by_id = {task.id: task for task in tasks}
     for exploration in guided:
@@ -171,7 +172,7 @@ def test_a_repetition_takes_observed_arguments_from_the_new_output(lab):
     with Pool(lab()) as pool:
         pattern = pattern_of(steps, ["lamp.light"], pool.tools)
         (session,) = pool.open([pool.start("elsewhere")])
-        here = Situation(session.opened, Memory(pool.tools), random.Random(1))
+        here = Episode(session.opened, Memory(pool.tools), random.Random(1))
         run, done = repeat(here, pattern), None
         call = next(run)
         while done is None:
@@ -248,11 +249,11 @@ def test_an_action_that_kills_the_worker_ends_its_episode_only(lab):
 def test_faults_of_the_environment_are_dropped_and_counted(lab):
     """Episodes whose start state cannot be opened are missing, the others are there; all broken is a failure."""
     with Pool(lab("flaky")) as pool:
-        tally = Tally()
+        stats = ExplorationStats()
         found = list(
-            explore([], pool, ExploreSettings("curious", episodes=24, max_actions=5), tally=tally)
+            explore([], pool, ExploreSettings("curious", episodes=24, max_actions=5), stats=stats)
         )
-    assert 0 < tally.env_faults.lost <= 4 and len(found) == 24 - tally.env_faults.lost
+    assert 0 < stats.env_faults.lost <= 4 and len(found) == 24 - stats.env_faults.lost
     with (
         Pool(lab("broken")) as pool,
         pytest.raises(

@@ -6,10 +6,10 @@ import json
 import random
 
 from coevolve.environments.protocol import Language, Opened, Tool
-from coevolve.exploration.arguments import Known, draw
-from coevolve.exploration.explorers import _tell as tell
+from coevolve.exploration.arguments import KnownValues, draw
+from coevolve.exploration.episode import Episode
+from coevolve.exploration.explorers import answer_user
 from coevolve.exploration.memory import Memory, called, goals_of
-from coevolve.exploration.situation import Situation
 from coevolve.records import Call, Start, Step, Task
 
 
@@ -52,9 +52,9 @@ SHOWN = Step(
 
 def told(seed: int) -> list[Call]:
     """What the explorer calls after it saw the row."""
-    here = Situation(Opened(), Memory(TOOLS), random.Random(seed))
+    here = Episode(Opened(), Memory(TOOLS), random.Random(seed))
     here.record(SHOWN)
-    explorer, calls = tell(here), []
+    explorer, calls = answer_user(here), []
     for call in explorer:
         calls.append(call)
         here.record(Step(0, call, '{"message": "done"}'))
@@ -71,7 +71,7 @@ def test_facts_are_told_and_nothing_else():
 
 def test_an_identifier_is_drawn_from_its_rows_and_an_answer_from_facts():
     """`draw` gives a song id to what wants one, and a fact to what takes anything that is looked up."""
-    known = Known({})
+    known = KnownValues({})
     known.see(SHOWN, TOOLS["m.show"])
     rng = random.Random(1)
     assert {draw(rng, TOOLS["m.like"], "song_id", known) for _ in range(20)} == {4711}

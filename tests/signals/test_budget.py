@@ -12,7 +12,8 @@ from coevolve.signals.rule import SignalCandidate
 
 
 def candidate(kind, strength, task_id="", pattern=(), iteration=0):
-    return SignalCandidate(kind, "toy", iteration, strength, Statistic("t", 0.0), task_id, pattern)
+    statistic = Statistic("t", 0.0)
+    return SignalCandidate("toy", iteration, strength, statistic, task_id, pattern, kind=kind)
 
 
 def many(kind, count):

@@ -68,10 +68,11 @@ def test_a_field_after_the_messages_is_read(coevolve, fields):
 def test_the_budget_is_each_environments_own():
     """A loud environment leaves another its share; a task and a tool of the same name are not the same."""
     loud = [
-        SignalCandidate("boundary", "loud", 0, 1.0, Statistic("t", 0.0), f"t{i}") for i in range(50)
+        SignalCandidate("loud", 0, 1.0, Statistic("t", 0.0), f"t{i}", kind="boundary")
+        for i in range(50)
     ]
     quiet = [
-        SignalCandidate("boundary", "quiet", 0, 0.7 - i / 10, Statistic("t", 0.0), f"t{i}")
+        SignalCandidate("quiet", 0, 0.7 - i / 10, Statistic("t", 0.0), f"t{i}", kind="boundary")
         for i in range(5)
     ]
     for limit in (3, 2**70):

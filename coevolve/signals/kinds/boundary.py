@@ -61,9 +61,7 @@ def _candidate(
     members = [row for group in groups for row in group.rows]
     rows = _both_outcomes(seen.counts.rollouts, members, seen.settings.max_evidence)
     where = task.env, task.iteration
-    return SignalCandidate(
-        "boundary", *where, strength, statistic, task.task_id, rows=rows, history=history
-    )
+    return SignalCandidate(*where, strength, statistic, task.task_id, rows=rows, history=history)
 
 
 def _both_outcomes(rollouts: RolloutColumns, members: list[int], limit: int) -> list[int]:

@@ -47,9 +47,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
                 statistic = Statistic("fisher", test.difference, test.p)
                 strength = (1 - q) * test.difference
                 rows = rollouts.first(failures, seen.settings.max_evidence)
-                yield SignalCandidate(
-                    "combination", *counts.key, strength, statistic, pattern=test.pair, rows=rows
-                )
+                yield SignalCandidate(*counts.key, strength, statistic, "", test.pair, rows)
 
 
 class CallSets:

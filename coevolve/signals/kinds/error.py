@@ -33,9 +33,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
             rate = wilson(count, max(called, count) if called else counts.rollouts).low
             if count >= MIN_ROLLOUTS and rate > seen.settings.rate_floor:
                 statistic, rows = Statistic("wilson_low", rate), table.rows(pattern)
-                yield SignalCandidate(
-                    "error", *counts.key, rate, statistic, pattern=pattern, rows=rows
-                )
+                yield SignalCandidate(*counts.key, rate, statistic, pattern=pattern, rows=rows)
 
 
 def reason(c: SignalCandidate) -> str:

@@ -58,9 +58,7 @@ def _candidate(
     rows = (failures[: max(1, most - len(win))] + win)[:most]
     history = [*task.before[-seen.settings.window :], task.now]
     where = task.env, task.iteration
-    return SignalCandidate(
-        "forgetting", *where, strength, statistic, task.task_id, rows=rows, history=history
-    )
+    return SignalCandidate(*where, strength, statistic, task.task_id, rows=rows, history=history)
 
 
 def reason(c: SignalCandidate) -> str:

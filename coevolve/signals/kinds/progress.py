@@ -26,7 +26,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
         for task_id, (progress, tools, _, row) in furthest.items():
             strength = 0.9 * min(max(progress, 0.0), 1.0) + 0.1 * tools / most
             statistic = Statistic("progress", progress)
-            yield SignalCandidate("progress", *counts.key, strength, statistic, task_id, rows=[row])
+            yield SignalCandidate(*counts.key, strength, statistic, task_id, rows=[row])
 
 
 def reason(c: SignalCandidate) -> str:

@@ -38,10 +38,8 @@ class PatternFamily(NamedTuple):
 
     def candidate(self, pattern: Pattern, strength: float, statistic: Statistic) -> SignalCandidate:
         name = "" if self.name.endswith("gram") else self.name
-        rows = self.rows(pattern)
-        return SignalCandidate(
-            "rare", *self.scope.key, strength, statistic, pattern=pattern, rows=rows, family=name
-        )
+        key, rows = self.scope.key, self.rows(pattern)
+        return SignalCandidate(*key, strength, statistic, "", pattern, rows, family=name)
 
 
 def paper(seen: RuleInput) -> Iterator[SignalCandidate]:

@@ -62,9 +62,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
             trials = seen.counts.trials((counts.env, task_id), counts.iteration)
             statistic, rows = Statistic("rate", count / trials), table.rows((task_id, tool))
             strength = 1 - 0.5**count
-            yield SignalCandidate(
-                "safety", *counts.key, strength, statistic, task_id, pattern=(tool,), rows=rows
-            )
+            yield SignalCandidate(*counts.key, strength, statistic, task_id, (tool,), rows)
 
 
 def reason(c: SignalCandidate) -> str:

@@ -46,9 +46,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
             rate = wilson(count, trials).low
             if rate > seen.settings.rate_floor:
                 statistic, rows = Statistic("wilson_low", rate), table.rows((task_id, what))
-                yield SignalCandidate(
-                    "stall", *counts.key, rate, statistic, task_id, pattern=(what,), rows=rows
-                )
+                yield SignalCandidate(*counts.key, rate, statistic, task_id, (what,), rows)
 
 
 def reason(c: SignalCandidate) -> str:

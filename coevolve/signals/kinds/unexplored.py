@@ -55,7 +55,7 @@ def _tools(tools: list[str], covered: float, counts: IterationCounts) -> Iterato
     statistic, strength = Statistic("wilson_high", bound), (1 - bound) * (1 - covered / 2)
     for tool in tools:
         if not counts.calls(tool):
-            yield SignalCandidate("unexplored", *counts.key, strength, statistic, pattern=(tool,))
+            yield SignalCandidate(*counts.key, strength, statistic, pattern=(tool,))
 
 
 def _pairs(
@@ -75,9 +75,7 @@ def _pairs(
             p = math.exp(-expected)
             if p <= alpha:
                 statistic = Statistic("expected", expected, p)
-                yield SignalCandidate(
-                    "unexplored", *counts.key, (1 - p) / 2, statistic, pattern=(tool, other)
-                )
+                yield SignalCandidate(*counts.key, (1 - p) / 2, statistic, pattern=(tool, other))
 
 
 def _most_frequent(tools: list[str], counts: Counter[str]) -> list[str]:

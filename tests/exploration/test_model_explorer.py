@@ -21,11 +21,12 @@ from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Opened
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.exploration.conversation import Conversation
-from coevolve.exploration.explore import MIND_BLOCK, Tally, explore
+from coevolve.exploration.explore import MODEL_BLOCK, explore
 from coevolve.exploration.memory import Memory
-from coevolve.exploration.mind import Mind
+from coevolve.exploration.model_explorer import ModelExplorer
 from coevolve.exploration.plans import Plan
 from coevolve.exploration.settings import ExploreSettings
+from coevolve.exploration.stats import ExplorationStats
 from coevolve.models.chat import ChatReply
 from coevolve.models.options import ServiceOptions
 from coevolve.models.prompt_templates import load
@@ -40,8 +41,8 @@ PAD = f"{sys.executable} {Path(__file__).parents[1] / 'code_pad.py'}"
 def run(
     env, answer, settings, tmp_path, *, signals=(), faults=None, workers=1, width=16, **options
 ):
-    """The explorations, the requests that reached the server, and the tally."""
-    tally = Tally()
+    """The explorations, the requests that reached the server, and the stats."""
+    stats = ExplorationStats()
     with (
         ScriptedServer(answer, faults) as server,
         Models(
@@ -52,9 +53,9 @@ def run(
         ) as models,
         Pool(env, workers=workers) as pool,
     ):
-        mind = Mind(models, "wise", **options)
-        found = list(explore(signals, pool, settings, tally=tally, mind=mind))
-    return found, server.requests, tally
+        explorer = ModelExplorer(models, "wise", **options)
+        found = list(explore(signals, pool, settings, stats=stats, model=explorer))
+    return found, server.requests, stats
 
 
 def actions(exploration):
@@ -163,7 +164,7 @@ def test_signals_of_a_task_are_one_context_with_a_reflection(tmp_path):
         signal("forgetting", "t1", 31),
         signal("boundary", "t2", 31),
     ]
-    found, requests, tally = run(
+    found, requests, stats = run(
         SHOP, shopper, ExploreSettings("guided", 8, rounds=2), tmp_path, signals=signals
     )
     asked = [
@@ -171,7 +172,7 @@ def test_signals_of_a_task_are_one_context_with_a_reflection(tmp_path):
         for r in requests
         if r["messages"][0]["content"].startswith("You study")
     ]
-    assert len(asked) == 2 == tally.contexts and all(
+    assert len(asked) == 2 == stats.contexts and all(
         "success" in text and "failure (done)" in text for text in asked
     )
     assert sum(text.count("Attempt ") for text in asked) == 4 + 2, "each rollout once"
@@ -206,22 +207,23 @@ def test_max_contexts_and_tokens_bound_the_reflections(tmp_path):
         assert len(evidence) == 3 and 0 < sum(map(tokens, evidence)) <= 900
 
 
+def reflecting(said):
+    """A shopper that says this when it is asked to reflect."""
+    return lambda r: said if r["messages"][0]["content"].startswith("You study") else shopper(r)
+
+
 def test_a_refused_reflection_leaves_the_facts(tmp_path):
     """The model's answer is refused twice: the context goes by the facts, and the run says so."""
-
-    def answer(r):
-        studies = r["messages"][0]["content"].startswith("You study")
-        return "I do not know" if studies else shopper(r)
-
-    found, _, tally = run(
+    answer = reflecting("I do not know")
+    found, _, stats = run(
         SHOP,
         answer,
         ExploreSettings("guided", 2, rounds=1),
         tmp_path,
         signals=[signal("boundary", "t", 31)],
     )
-    assert found[0].context.reflection == "boundary: test 0.5" and tally.refused == 1
-    assert "1 reflections refused" in tally.notes()
+    assert found[0].context.reflection == "boundary: test 0.5" and stats.refused == 1
+    assert "1 reflections refused" in stats.notes()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_refused_reflection_leaves_the_facts(tmp_path):
 )
 def test_a_refused_reflection_goes_to_the_rejects(coevolve, tmp_path, said):
     """With signal, reason and reply; a rerun from the journal meets the same, and the run goes on."""
-    answer = lambda r: said if r["messages"][0]["content"].startswith("You study") else shopper(r)  # noqa: E731
+    answer = reflecting(said)
     given = msgspec.json.encode(signal("boundary", "t", 31)) + b"\n"
     options = [
         "--env",
@@ -307,39 +309,39 @@ def test_a_reflection_without_a_reply_loses_its_context_only(tmp_path):
         [signal("boundary", f"t{n}", n) for n in range(2)],
         ExploreSettings("guided", 6, rounds=1),
     )
-    found, _, tally = run(
+    found, _, stats = run(
         SHOP, shopper, settings, tmp_path, signals=signals, faults={0: EMPTY}, width=1
     )
-    assert tally.lost == 1 and [e.mode for e in found if e.context.signal] == ["guided"]
-    again, requests, tally = run(SHOP, shopper, settings, tmp_path, signals=signals)
-    assert tally.lost == 0 and sum(e.mode == "guided" for e in again) == 2
+    assert stats.lost == 1 and [e.mode for e in found if e.context.signal] == ["guided"]
+    again, requests, stats = run(SHOP, shopper, settings, tmp_path, signals=signals)
+    assert stats.lost == 0 and sum(e.mode == "guided" for e in again) == 2
     assert [r["messages"][0]["content"][:9] for r in requests].count("You study") == 1
 
 
 def test_what_was_tried_in_a_state_is_told(tmp_path):
     """By the episode itself at once, by others from the next block on; the random mode is told nothing."""
-    count = MIND_BLOCK + 1
+    count = MODEL_BLOCK + 1
     for mode, told in (("curious", True), ("random", False)):
         _, requests, _ = run(SHOP, shopper, ExploreSettings(mode, count), tmp_path / mode)
         firsts = [r["messages"][0]["content"] for r in requests if len(r["messages"]) == 1]
         memory = [re.search(r"Already tried in this very state.*: (.*)", text) for text in firsts]
-        assert [bool(found) for found in memory] == [False] * MIND_BLOCK + [told]
+        assert [bool(found) for found in memory] == [False] * MODEL_BLOCK + [told]
         after = [r["messages"][2]["content"] for r in requests if len(r["messages"]) == 3]
         own = "Already tried in the present state: price(item) ×"
         assert len(after) == count and all(
-            (f"{own}1\n" in text) == told for text in after[:MIND_BLOCK]
+            (f"{own}1\n" in text) == told for text in after[:MODEL_BLOCK]
         )
         if told:
-            assert memory[-1][1] == f"pay(amount) ×{MIND_BLOCK}; price(item) ×{MIND_BLOCK}"
+            assert memory[-1][1] == f"pay(amount) ×{MODEL_BLOCK}; price(item) ×{MODEL_BLOCK}"
             assert f"price(item) ×{count}; " in after[-1]
 
 
 def test_equal_prompts_of_two_episodes_are_two_calls(tmp_path):
     """Episodes from one start state are samples of their own; what repeats another is left out; a rerun asks for nothing."""
     settings = ExploreSettings("random", 3)
-    first, requests, tally = run(SHOP, shopper, settings, tmp_path)
+    first, requests, stats = run(SHOP, shopper, settings, tmp_path)
     assert len(requests) == 3 * 4 and len({json.dumps(r["messages"]) for r in requests}) == 4
-    assert len(first) == 1 and "left out 2 that repeat another" in tally.notes()
+    assert len(first) == 1 and "left out 2 that repeat another" in stats.notes()
     again, requests, _ = run(SHOP, shopper, settings, tmp_path)
     assert again == first and not requests
 
@@ -390,7 +392,7 @@ def test_unreadable_replies_get_hints_and_then_end(tmp_path):
 )
 def test_a_model_that_never_acts_is_an_error(coevolve, tmp_path, answer, why):
     """Exit 1 after one block, with the reason, --quiet or not, and no output."""
-    options = ["--env", SHOP, "--mode", "random", "--episodes", MIND_BLOCK + 1, *MODEL, "--quiet"]
+    options = ["--env", SHOP, "--mode", "random", "--episodes", MODEL_BLOCK + 1, *MODEL, "--quiet"]
     with ScriptedServer(lambda r: answer) as server:
         options += [
             "--base-url",
@@ -402,7 +404,9 @@ def test_a_model_that_never_acts_is_an_error(coevolve, tmp_path, answer, why):
         ]
         result = coevolve("explore", *options, check=False)
     (line,) = result.stderr.decode().splitlines()
-    assert result.returncode == 1 and why in line and f"all {MIND_BLOCK} explorations ended" in line
+    assert (
+        result.returncode == 1 and why in line and f"all {MODEL_BLOCK} explorations ended" in line
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -1,7 +1,7 @@
-"""What one episode knows: the tools offered, the values, the steps made, and the memory as it was when its block began.
+"""One episode from the explorer's side: its tools, values, steps, and the memory at its start.
 
-An explorer is a generator that yields a call and receives the executed step. `Situation` makes the calls (typed arguments),
-takes note of the steps, and classifies what came of an attempt.
+An explorer is a generator that yields a call and receives the executed step. `Episode` makes the
+calls (typed arguments), takes note of the steps, and classifies what came of an attempt.
 """
 
 from __future__ import annotations
@@ -11,35 +11,26 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
-from coevolve.environments.protocol import Opened, Tool
-from coevolve.exploration.arguments import (
-    Known,
-    Leaf,
-    Shape,
-    draw,
-    lookup_only,
-    properties,
-    usual_shape,
-)
+from coevolve.environments.protocol import ActionResult, Opened, Tool
+from coevolve.exploration.arguments import KnownValues, ObservedValue, draw, lookup_only
 from coevolve.exploration.memory import Lesson, Memory, Recipe
-from coevolve.records import Call, Step
+from coevolve.exploration.schemas import Shape, properties, usual_shape
+from coevolve.records import Action, Call, Step
 
 Explorer = Generator[Call, Step, None]
 """Yields calls, receives their steps; may end early."""
 
 
-class Situation:
-    """One episode from the explorer's side."""
-
+class Episode:
     def __init__(self, opened: Opened, memory: Memory, rng: random.Random):
         offered = opened.tools or list(memory.tools)
         self.tools = {name: memory.tools[name] for name in offered if name in memory.tools}
         self.memory, self.rng = memory, rng
         self.state = opened.state
-        self.known = Known(opened.values)
+        self.known = KnownValues(opened.values)
         self.steps: list[Step] = []
-        self.fresh: list[Leaf] = []
-        """What the last step showed."""
+        self.fresh: list[ObservedValue] = []
+        """The values that the last step showed."""
         self.tried: Counter[tuple[str, str, Shape]] = Counter()
         self.lessons: list[Lesson] = []
 
@@ -56,17 +47,13 @@ class Situation:
     ) -> Call:
         """A call with drawn arguments; `fixed` ones are taken as they are."""
         shape = usual_shape(self.rng, tool) if shape is None else shape
-        fixed = fixed or {}
-        names = [name for name in properties(tool) if name in shape or name in fixed]
-        return Call(
-            tool.name,
-            {n: fixed[n] if n in fixed else draw(self.rng, tool, n, self.known) for n in names},
-        )
-
-    def run(
-        self, tool: Tool, shape: Shape | None = None, fixed: dict[str, Any] | None = None
-    ) -> Generator[Call, Step, Step]:
-        return (yield self.call(tool, shape, fixed))
+        arguments = {}
+        for name in properties(tool):
+            if fixed and name in fixed:
+                arguments[name] = fixed[name]
+            elif name in shape:
+                arguments[name] = draw(self.rng, tool, name, self.known)
+        return Call(tool.name, arguments)
 
     def times_tried(self, tool: str, shape: Shape) -> int:
         key = (self.state, tool, shape)
@@ -74,36 +61,43 @@ class Situation:
 
     def siblings(self, tool: Tool) -> list[Tool]:
         """The other tools of its app."""
-        return [
-            other
-            for other in self.tools.values()
-            if other.app == tool.app and other.name != tool.name
-        ]
+        return [t for t in self.tools.values() if t.app == tool.app and t.name != tool.name]
 
     def note(self, tool: Tool, recipe: Recipe, outcome: str, source: str | None = None) -> None:
         self.lessons.append(Lesson(tool.name, recipe, outcome, source))
 
     def tells_arguments(self) -> bool:
-        """Whether this environment says when arguments are at fault, so that another refusal vouches for them."""
-        return bool(self.memory.refused) or any(
-            lesson.outcome == "arguments" for lesson in self.lessons
-        )
+        """Whether this environment says when arguments are at fault, so that another refusal
+        vouches for them."""
+        own = any(lesson.outcome == "arguments" for lesson in self.lessons)
+        return own or bool(self.memory.refused)
 
     def missing(self, tool: Tool, shape: Shape) -> list[str]:
-        """Parameters for which neither the user nor an earlier output of the same app has a value."""
+        """Parameters for which neither the user nor an earlier output of the same app has a
+        value."""
         return [name for name in shape if self._missing(tool, name)]
 
     def _missing(self, tool: Tool, name: str) -> bool:
-        schema = properties(tool)[name]
-        observed = self.known.observed(tool, name, schema)
-        if lookup_only(tool, name) and tool.app in {
-            self.memory.tools[p].app for p in self.memory.producers(name)
-        }:
-            return not any(leaf.app == tool.app for _, leaf in observed)
+        observed = self.known.observed(tool, name)
         if lookup_only(tool, name):
+            if self.memory.producers(name, tool.app):
+                return not any(seen.tool.app == tool.app for _, seen in observed)
             return not observed
+        schema = properties(tool)[name]
         plain = "enum" in schema or schema.get("type") not in ("string", "integer")
-        return not plain and not observed and not self.known.given(tool.name, name, schema)
+        return not plain and not observed and not self.known.given(tool, name)
+
+
+def step_of(action: Action, result: ActionResult) -> Step:
+    """The record of an executed action."""
+    return Step(
+        turn=0,
+        action=action,
+        observation=result.observation,
+        error=result.error or result.fatal,
+        effects=result.effects,
+        state=result.state,
+    )
 
 
 def outcome_of(step: Step, tool: Tool) -> str:
