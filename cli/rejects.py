@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple
 
 from coevolve import jsonl
 from coevolve.errors import BadInput, UsageError
-from coevolve.jsonl import Bad
+from coevolve.jsonl import BadLine
 
 
 class Faults(NamedTuple):
@@ -34,7 +34,7 @@ class Rejected:
                 stream = self._open.enter_context(open(self._path, "wb"))
                 self._file = self._open.enter_context(jsonl.packed(stream, self._path))
 
-    def append(self, bad: Bad) -> None:
+    def append(self, bad: BadLine) -> None:
         self.count += 1
         self.keep(
             {

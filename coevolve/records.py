@@ -18,15 +18,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 HEAD_END = b',"messages":'
-"""The bytes at which the head of a rollout ends. They are safe to search for: inside a JSON string
-the quotes would be escaped."""
+"""Where the head of a rollout ends; safe to search for, as inside a JSON string quotes are escaped."""
 
 MASKED = "env_error"
 """Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
 
 SUCCESS = 0.5
-"""A score at or above this is a success, where the environment gives a score and no verdict (paper,
-signals)."""
+"""A score at or above this is a success, where there is a score and no verdict (paper, signals)."""
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -65,7 +63,6 @@ class Effect(Struct, frozen=True, order=True):
     """Row; a new row's generated id is replaced by a hash of its content, so that replays compare
     equal."""
     field: str
-    """Field of the row."""
     op: Literal["add", "remove", "set"]
     value: Any = None
     """The new value, or the removed one where the environment tells it."""
@@ -399,11 +396,6 @@ class Evaluation(
     """95 % interval of `difference`."""
 
 
-RECORDS: dict[str, type[Struct]] = {
-    "task": Task,
-    "rollout": Rollout,
-    "signal": Signal,
-    "exploration": Exploration,
-    "verdict": Verdict,
-    "evaluation": Evaluation,
-}
+_TYPES = (Task, Rollout, Signal, Exploration, Verdict, Evaluation)
+RECORDS: dict[str, type[Struct]] = {type_.__name__.lower(): type_ for type_ in _TYPES}
+"""The types that have a schema of their own, by name."""
