@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 HEAD_END = b',"messages":'
-"""Where the head of a rollout ends; safe to search for, as inside a JSON string quotes are escaped."""
+"""The end of a rollout's head; safe to search for, as a JSON string holds no bare quotes."""
 
 MASKED = "env_error"
 """Stop reason of a rollout that the infrastructure ended: it says nothing about the policy."""
@@ -26,12 +26,10 @@ MASKED = "env_error"
 SUCCESS = 0.5
 """A score at or above this is a success, where there is a score and no verdict (paper, signals)."""
 
-_canonical = msgspec.json.Encoder(order="sorted")
-
 
 def canonical(value: Any) -> bytes:
     """Canonical JSON (keys sorted, no spaces) of records, dicts, lists and scalars."""
-    return _canonical.encode(value)
+    return msgspec.json.encode(value, order="sorted")
 
 
 def content_id(*parts: Any) -> str:
@@ -216,12 +214,12 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     iteration: int = 0
     """Iteration of the loop."""
     step: int = 0
-    """Optimiser steps done by the policy that acted, counted over the whole run."""
+    """Optimiser steps that the policy had done, counted over the whole run."""
     policy: str = ""
     kind: str = ""
-    """The task's kind, as are its tags and its split."""
     tags: list[str] = []
     split: str = ""
+    """Kind, tags and split are the task's."""
     success: bool = False
     """The environment's verdict; signals read it."""
     score: float = 0.0
