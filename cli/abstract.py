@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from coevolve.abstraction.abstract import CHUNK, WHAT, abstract
-from coevolve.abstraction.candidates import FAULT, Reject
+from coevolve.abstraction.tasks import FAULT, Reject
 from coevolve.environments.client import Pools
 from coevolve.environments.faults import FaultCounter
 from coevolve.options import Option, Seed, Settings

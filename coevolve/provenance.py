@@ -150,13 +150,14 @@ def identity(value: Any) -> Any:
     ), value
 
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of an identifier: `orderId`, `order_id` → ("order", "id")."""
+    return tuple(word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name))
 
 
 def _words_of(path: tuple) -> tuple[str, ...]:
     """The words of the last name on a path: ("orders", 0, "orderId") → ("order", "id")."""
-    name = next((key for key in reversed(path) if isinstance(key, str)), "")
-    return tuple(word.lower() for word in _WORD.findall(name))
+    return words_of(next((key for key in reversed(path) if isinstance(key, str)), ""))
 
 
 def alike(a: tuple, b: tuple) -> bool:

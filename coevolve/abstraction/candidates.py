@@ -1,319 +1,225 @@
-"""One exploration's candidate tasks.
+"""Finds one exploration's candidate tasks, without a model.
 
 Each goal is minimised and must be something a user asks for; goals are then joined to conversations of at most `max_goals` turns,
 a goal that uses what an earlier one did first of all. The joined calls are minimised again, put in the order of the conversation,
 executed once more in that form, and written. Where actions are code, the calls become one program and the turns one request, and
-the program is executed once more, and once with its changes in reverse order, which has to come to the same. What gives no task is a
-`Reject`.
+the program is executed once more, and once with its changes in reverse order, which has to come to the same. What gives no task is
+a `Reject`.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from coevolve.abstraction.code_writer import Unwritable, check_apart, one_request, write
-from coevolve.abstraction.goals import EnvironmentFault, Slice, bind, find, minimise
-from coevolve.abstraction.grounding import Trace, trace
-from coevolve.abstraction.turns import Turn, compose
-from coevolve.abstraction.writers import Unsayable, Writer
+from coevolve.abstraction.goals import (
+    EnvironmentFault,
+    GoalSlice,
+    execute_steps,
+    goals_of,
+    minimise,
+    replayed,
+)
+from coevolve.abstraction.program_writer import check_apart, one_request, write_program
+from coevolve.abstraction.request_writer import RequestWriter, Unwritable
+from coevolve.abstraction.tasks import (
+    FAULT,
+    AbstractionResult,
+    Reject,
+    make_task,
+    reason_of,
+    too_many_steps,
+)
+from coevolve.abstraction.trace import ExplorationTrace, read_trace
+from coevolve.abstraction.turns import TurnPlan, plan_turns
 from coevolve.agents.code.order import reordered
 from coevolve.environments.client import Fault, Pool
-from coevolve.environments.protocol import ActionResult, Description, Tool
-from coevolve.environments.replay import (
-    ReplayCoroutine,
-    ReplayedEpisode,
-    ReplayJob,
-    effects_digest,
-    gather_replays,
-)
-from coevolve.records import Action, Call, Exploration, Lineage, Origin, Task, Verifier, task_id
+from coevolve.environments.replay import ReplayCoroutine, ReplayJob, gather_replays
+from coevolve.records import Exploration, Task
 
-FAULT = "environment"
-REFUSED = "refused_start"
 PARTNERS_TRIED = 3
 """Other goals tried for each further turn."""
 
 
-class Reject(Struct, frozen=True):
-    """Something that became no task."""
-
-    exploration: str
-    reason: str
-    goal: str = ""
-    """Tool of the goal, or kind of the task."""
-    detail: str = ""
-    query: list[str] = []
-
-
-class Found(Struct, frozen=True):
-    """What one exploration gave."""
-
-    tasks: list[Task] = []
-    rejects: list[Reject] = []
-
-
-def reason_of(fault: Fault) -> str:
-    """Why an exploration whose start cannot be opened gives no task: the environment refuses it, or has a fault."""
-    return REFUSED if fault.kind == "bad_request" else FAULT
-
-
-def tags(
-    description: Description, tools: Mapping[str, Tool], solution: Sequence[Sequence[Action]]
-) -> list[str]:
-    """The apps whose tools a solution calls, where the environment tags its own tasks so."""
-    if not description.app_tags:
-        return []
-    return sorted(
-        {tools[call.tool].app for turn in solution for call in turn if isinstance(call, Call)}
-    )
-
-
-class _Request(Struct, frozen=True):
+class _WrittenSlice(Struct, frozen=True):
     """Goals that can be asked for: their slice, executed in the order of the turns, and the words."""
 
-    found: Slice
-    turns: list[Turn]
+    found: GoalSlice
+    turns: list[TurnPlan]
     query: list[str]
     kind: str
+    program: str | None = None
+    """The calls as code, where the environment's actions are code."""
 
 
 def candidates(
     exploration: Exploration, pool: Pool, most: int, rng: random.Random
-) -> ReplayCoroutine[Found]:
+) -> ReplayCoroutine[AbstractionResult]:
     """At most `most` tasks. A fault of the environment is a reject of reason `FAULT`."""
+    if not exploration.steps:
+        return AbstractionResult(rejects=[Reject(exploration.id, "no_steps")])
+    (episode,) = yield [ReplayJob(exploration.start, [])]
+    if isinstance(episode, Fault):
+        rejected = Reject(exploration.id, reason_of(episode), detail=episode.message)
+        return AbstractionResult(rejects=[rejected])
+    trace = read_trace(exploration, episode.opened, pool.tools)
     try:
-        return (yield from _Candidates(exploration, pool, rng).find(most))
+        return (yield from _CandidateSearch(exploration, trace, pool, rng).run(most))
     except EnvironmentFault as fault:
-        return Found(rejects=[Reject(exploration.id, FAULT, detail=str(fault))])
+        return AbstractionResult(rejects=[Reject(exploration.id, FAULT, detail=str(fault))])
 
 
-class _Candidates:
-    def __init__(self, exploration: Exploration, pool: Pool, rng: random.Random):
-        self._exploration, self._tools, self._description, self._rng = (
-            exploration,
-            pool.tools,
-            pool.description,
-            rng,
-        )
-        self._trace: Trace
+class _CandidateSearch:
+    def __init__(
+        self, exploration: Exploration, trace: ExplorationTrace, pool: Pool, rng: random.Random
+    ):
+        self._exploration, self._trace, self._pool, self._rng = exploration, trace, pool, rng
+        self._code = pool.description.code if pool.description.actions == "code" else None
         self._rejects: list[Reject] = []
 
-    def find(self, most: int) -> ReplayCoroutine[Found]:
-        if not self._exploration.steps:
-            self._reject("no_steps", "")
-            return Found(rejects=self._rejects)
-        (episode,) = yield [ReplayJob(self._exploration.start, [])]
-        if isinstance(episode, Fault):
-            return Found(
-                rejects=[Reject(self._exploration.id, reason_of(episode), detail=episode.message)]
-            )
-        self._trace = trace(self._exploration, episode.opened, self._tools)
-        goals = find(self._trace, self._tools, self._description)
+    def run(self, most: int) -> ReplayCoroutine[AbstractionResult]:
+        goals = goals_of(self._trace, self._pool.description)
         if not goals:
-            self._reject(
-                "unknown_tool" if "unknown_tool" in self._trace.problems else "no_goal", ""
-            )
+            unknown = "unknown_tool" in self._trace.problems
+            self._reject("unknown_tool" if unknown else "no_goal", "")
         singles = yield from gather_replays([self._single(goal) for goal in goals])
-        requests = yield from self._joined([single for single in singles if single], most)
-        if self._description.actions == "code":
-            tasks = yield from gather_replays([self._coded(request) for request in requests])
-            return Found([task for task in tasks if task], self._rejects)
-        return Found([self._task(request) for request in requests], self._rejects)
+        written = yield from self._joined([single for single in singles if single], most)
+        tasks = yield from gather_replays([self._task(one) for one in written])
+        return AbstractionResult([task for task in tasks if task], self._rejects)
 
-    def _single(self, goal: int) -> ReplayCoroutine[_Request | None]:
-        found = yield from minimise(self._trace, self._tools, (goal,))
-        request = (yield from self._request(found)) if found else "not_reproduced"
-        if isinstance(request, str):
-            self._reject(request, self._trace.steps[goal].action.tool)
-            return None
-        return request
+    def _reject(self, reason: str, goal: str, detail: str = "", query: Sequence[str] = ()) -> None:
+        self._rejects.append(Reject(self._exploration.id, reason, goal, detail, list(query)))
 
-    def _reject(self, reason: str, goal: str) -> None:
-        self._rejects.append(Reject(self._exploration.id, reason, goal))
+    def _single(self, goal: int) -> ReplayCoroutine[_WrittenSlice | None]:
+        found = yield from minimise(self._trace, (goal,))
+        written = (yield from self._written(found)) if found else "not_reproduced"
+        if isinstance(written, _WrittenSlice):
+            return written
+        self._reject(written, self._trace.tool(goal).name)
+        return None
 
-    def _request(self, found: Slice) -> ReplayCoroutine[_Request | str]:
-        """The request for a slice, or the reason why there is none."""
-        turns = compose(self._trace, self._tools, found)
+    def _written(self, found: GoalSlice) -> ReplayCoroutine[_WrittenSlice | str]:
+        """The slice with its words, or the reason why there are none."""
+        turns, description = plan_turns(self._trace, found), self._pool.description
         if turns is None:
             return "no_request"
-        if len(turns) > self._description.max_goals:
+        if len(turns) > description.max_goals:
             return "too_many_goals"
-        if self._too_long(turns):
+        if too_many_steps(description.limits, [len(turn.calls) for turn in turns]):
             return "too_many_steps"
-        if not self._executed(found, turns):
-            done = yield from bind(self._trace, [turn.calls for turn in turns])
+        # one turn, and turns that become one program, were executed in just this form already
+        in_order = [i for turn in turns for i in turn.calls] == list(found.calls)
+        if not in_order or (len(turns) > 1 and not self._code):
+            done = yield from execute_steps(self._trace, [turn.calls for turn in turns])
             if done is None:
                 return "not_reproduced"
             found = found._replace(calls=done[0], results=done[1])
-        if any(not self._reached(found, turn) for turn in turns):
-            return "turn_without_effect"
-        writer = Writer(self._trace, self._tools, found, self._rng)
+        for turn in turns:
+            changed = any(found.results[i].effects for i in turn.calls)
+            if not changed and not self._trace.tool(turn.goal).checked:
+                return "turn_without_effect"
         try:
-            query = [writer.request(turn) for turn in turns]
-            if len(set(query)) < len(query):
-                return "repeated_turn"
-            if self._description.actions == "code":
-                check_apart(self._trace, found, turns)
-                self._program(found, turns, query)
-            return _Request(found, turns, query, self._kind(found, turns, writer))
-        except (Unsayable, Unwritable) as reason:
+            return self._in_words(found, turns)
+        except Unwritable as reason:
             return str(reason)
 
-    def _executed(self, found: Slice, turns: Sequence[Turn]) -> bool:
-        """Whether the slice was executed in just this form: one turn, or, where turns become one program, the same order."""
-        code = self._description.actions == "code"
-        return (code or len(turns) == 1) and [i for turn in turns for i in turn.calls] == list(
-            found.calls
+    def _in_words(self, found: GoalSlice, turns: list[TurnPlan]) -> _WrittenSlice | str:
+        writer = RequestWriter(self._trace, found, self._rng)
+        query = [writer.request(turn) for turn in turns]
+        if len(set(query)) < len(query):
+            return "repeated_turn"
+        kind = "+".join(
+            f"{self._trace.tool(turn.goal).name}/"
+            f"{'lookup' if writer.needs_lookup(turn.goal) else 'given'}"
+            for turn in turns
         )
+        program = None
+        if self._code:
+            check_apart(self._trace, found, turns)
+            program = write_program(self._trace, found, turns, query, self._code)
+        return _WrittenSlice(found, turns, query, kind, program)
 
-    def _too_long(self, turns: Sequence[Turn]) -> bool:
-        limits, lengths = self._description.limits, [len(turn.calls) for turn in turns]
-        return sum(lengths) > limits.max_steps or max(lengths) > (
-            limits.max_steps_per_turn or limits.max_steps
-        )
-
-    def _reached(self, found: Slice, turn: Turn) -> bool:
-        """The turn changes the state, or its goal's response is compared."""
-        return (
-            any(found.results[i].effects for i in turn.calls)
-            or self._tools[found.calls[turn.goal].tool].checked
-        )
-
-    def _kind(self, found: Slice, turns: Sequence[Turn], writer: Writer) -> str:
-        goals = [turn.goal for turn in turns]
-        return "+".join(
-            f"{found.calls[g].tool}/{'lookup' if writer.lookup(g) else 'given'}" for g in goals
-        )
-
-    def _joined(self, singles: Sequence[_Request], most: int) -> ReplayCoroutine[list[_Request]]:
+    def _joined(
+        self, singles: Sequence[_WrittenSlice], most: int
+    ) -> ReplayCoroutine[list[_WrittenSlice]]:
         """Up to `most` requests, kinds not yet asked for first, each single used once, each as long as chance has it."""
-        asked, used, requests = Counter(), set(), []
-        while len(requests) < most and len(used) < len(singles):
-            open_ = [n for n in range(len(singles)) if n not in used]
+        asked, used, joined = Counter(), set(), []
+        # longer conversations more often, short ones too
+        lengths = range(1, self._pool.description.max_goals + 1)
+        while len(joined) < most and len(used) < len(singles):
+            unused = [n for n in range(len(singles)) if n not in used]
             first = min(
-                open_, key=lambda n: (asked[singles[n].kind], -len(singles[n].found.calls), n)
+                unused, key=lambda n: (asked[singles[n].kind], -len(singles[n].found.calls), n)
             )
             used.add(first)
-            request = singles[first]
-            wanted = self._rng.choices(*_lengths(self._description.max_goals))[0]
-            while len(request.turns) < wanted:
-                partners = _partners(request, singles, [n for n in open_ if n not in used])
-                number, longer = yield from self._longer(request, singles, partners)
+            written = singles[first]
+            wanted = self._rng.choices(lengths, lengths)[0]
+            while len(written.turns) < wanted:
+                partners = _partners(written, singles, [n for n in unused if n not in used])
+                number, longer = yield from self._longer(written, singles, partners)
                 if longer is None:
                     break
                 used.add(number)
-                request = longer
-            used |= {
-                n
-                for n in open_
-                if set(singles[n].found.goals) <= {turn.goal for turn in request.turns}
-            }
-            asked.update(request.kind.split("+"))
-            requests.append(request)
-        return requests
+                written = longer
+            goals = {turn.goal for turn in written.turns}
+            used |= {n for n in unused if set(singles[n].found.goals) <= goals}
+            asked.update(written.kind.split("+"))
+            joined.append(written)
+        return joined
 
     def _longer(
-        self, request: _Request, singles: Sequence[_Request], partners: Iterator[int]
-    ) -> ReplayCoroutine:
+        self, written: _WrittenSlice, singles: Sequence[_WrittenSlice], partners: Sequence[int]
+    ) -> ReplayCoroutine[tuple[int | None, _WrittenSlice | None]]:
         """The first partner with which the request becomes a longer one: (its number, the request), or (None, None)."""
-        for number, _ in zip(partners, range(PARTNERS_TRIED), strict=False):
+        own = written.found
+        for number in partners[:PARTNERS_TRIED]:
             partner = singles[number].found
-            goals = tuple(sorted({*request.found.goals, *partner.goals}))
-            joined = yield from minimise(
-                self._trace, self._tools, goals, [request.found.core | partner.core]
-            )
-            longer = (yield from self._request(joined)) if joined else None
-            if isinstance(longer, _Request) and len(longer.turns) > len(request.turns):
+            goals = tuple(sorted({*own.goals, *partner.goals}))
+            found = yield from minimise(self._trace, goals, [own.core | partner.core])
+            longer = (yield from self._written(found)) if found else None
+            if isinstance(longer, _WrittenSlice) and len(longer.turns) > len(written.turns):
                 return number, longer
         return None, None
 
-    def _program(self, found: Slice, turns: Sequence[Turn], query: Sequence[str]) -> str:
-        return write(self._trace, self._tools, found, turns, query, self._description.code)
-
-    def _coded(self, request: _Request) -> ReplayCoroutine[Task | None]:
-        """The request as a task of code, executed as it stands; None, with a reject, where the code does not do it."""
-        query, program = (
-            [one_request(request.query)],
-            self._program(request.found, request.turns, request.query),
-        )
-        (episode,) = yield [ReplayJob(self._exploration.start, [[program]])]
-        if isinstance(episode, Fault):
-            raise EnvironmentFault(episode.message)
+    def _task(self, written: _WrittenSlice) -> ReplayCoroutine[Task | None]:
+        """The request as a task; None, with a reject, where its program does not do what its calls do."""
+        found, query = written.found, written.query
+        if written.program is None:
+            solution = [[found.calls[i] for i in turn.calls] for turn in written.turns]
+            results = [[found.results[i] for i in turn.calls] for turn in written.turns]
+            return self._made(written.kind, query, solution, results)
+        query = [one_request(query)]
+        episode = yield from replayed(self._exploration.start, [[written.program]])
         if episode.failure or not episode.flat[0].effects:
-            self._rejects.append(
-                Reject(self._exploration.id, "code_fails", request.kind, program, query)
-            )
+            self._reject("code_fails", written.kind, written.program, query)
             return None
-        task = self._made(request.kind, query, [[program]], episode.results)
-        other = reordered(program, self._tools, self._description.code.ends)
-        (again,) = yield [ReplayJob(task.start, [[other or program]], task)]
-        if isinstance(again, Fault):
-            raise EnvironmentFault(again.message)
+        task = self._made(written.kind, query, [[written.program]], episode.results)
+        other = reordered(written.program, self._pool.tools, self._code.ends) or written.program
+        again = yield from replayed(task.start, [[other]], task)
         if not again.graded.success:
-            self._rejects.append(
-                Reject(self._exploration.id, "order", request.kind, other or program, query)
-            )
+            self._reject("order", written.kind, other, query)
             return None
         return task
 
-    def _task(self, request: _Request) -> Task:
-        found = request.found
-        solution = [[found.calls[index] for index in turn.calls] for turn in request.turns]
-        results = [[found.results[index] for index in turn.calls] for turn in request.turns]
-        return self._made(request.kind, request.query, solution, results)
-
-    def _made(
-        self,
-        kind: str,
-        query: list[str],
-        solution: list[list[Action]],
-        results: list[list[ActionResult]],
-    ) -> Task:
-        exploration, verifier = self._exploration, Verifier("state")
-        job = ReplayJob(exploration.start, solution)
-        signal = exploration.context.signal
-        return Task(
-            id=task_id(exploration.env, exploration.start, query, solution, verifier),
-            env=exploration.env,
-            env_version=self._description.version,
-            kind=kind,
-            tags=tags(self._description, self._tools, solution),
-            effects=effects_digest(self._tools, job, ReplayedEpisode(self._trace.opened, results)),
-            origin=Origin(
-                "synthesis",
-                exploration.iteration,
-                exploration.mode,
-                exploration.context.signal_kind,
-            ),
-            lineage=Lineage(
-                [signal] if signal else [], [exploration.id], list(exploration.rollouts)
-            ),
-            verifier=verifier,
-            query=query,
-            solution=solution,
-            start=exploration.start,
-        )
-
-
-def _lengths(most: int) -> tuple[list[int], list[int]]:
-    """Numbers of turns and their weights: longer ones more often, short ones too."""
-    return list(range(1, most + 1)), list(range(1, most + 1))
+    def _made(self, kind: str, query: list[str], solution: list, results: list) -> Task:
+        opened = self._trace.opened
+        return make_task(self._exploration, self._pool, opened, kind, query, solution, results)
 
 
 def _partners(
-    request: _Request, singles: Sequence[_Request], open_: Sequence[int]
-) -> Iterator[int]:
+    written: _WrittenSlice, singles: Sequence[_WrittenSlice], unused: Sequence[int]
+) -> list[int]:
     """Goals that share calls with the request (one uses what the other did) first, then other tools, then the nearest."""
-    calls, tools = set(request.found.calls), {call.tool for call in request.found.calls.values()}
+    own = written.found
+    tools = {call.tool for call in own.calls.values()}
 
     def rank(number: int) -> tuple:
-        other = singles[number]
-        same = other.found.calls[other.turns[-1].goal].tool in tools
-        near = min(abs(a - b) for a in request.found.goals for b in other.found.goals)
-        return not calls & set(other.found.calls), same, near, number
+        other = singles[number].found
+        same = other.calls[singles[number].turns[-1].goal].tool in tools
+        near = min(abs(a - b) for a in own.goals for b in other.goals)
+        return not own.calls.keys() & other.calls.keys(), same, near, number
 
-    return iter(sorted(open_, key=rank))
+    return sorted(unused, key=rank)

@@ -1,4 +1,4 @@
-"""Is a proposed task grounded? A `Proposal` becomes a task that was executed as it stands, or a reject with its reason.
+"""Checks the proposals of a model: each becomes a task that was executed as it stands, or a reject with its reason.
 
 | reason | the proposal |
 |---|---|
@@ -24,31 +24,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coevolve.abstraction.goals import EnvironmentFault, bind
-from coevolve.abstraction.grounding import Trace
+from coevolve.abstraction.goals import execute_steps, replayed
 from coevolve.abstraction.proposals import Proposal, ProposedAction
+from coevolve.abstraction.tasks import too_many_steps
 from coevolve.abstraction.tool_names import named_tool
-from coevolve.environments.client import Fault, Pool
+from coevolve.abstraction.trace import ExplorationTrace
+from coevolve.environments.client import Pool
 from coevolve.environments.protocol import ActionResult, Description, Opened, Tool
-from coevolve.environments.replay import ReplayCoroutine, ReplayJob, checked_responses
+from coevolve.environments.replay import ReplayCoroutine, checked_responses
 from coevolve.grounding.solutions import first_unknown
 from coevolve.grounding.texts import mentions
 from coevolve.provenance import output, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
 
-LONGEST = 1200
-"""Characters of one user turn."""
+MAX_TURN_CHARACTERS = 1200
+SHORT_CHARACTERS = 4
+"""An identifier shorter than this is one only where the solution uses it as one."""
 _KEY = re.compile(r"(?:^|[a-z]|_)(?:id|ids|Id|ID|uuid|token|Token)$")
 _CODE_LIKE = re.compile(r"[A-Z]{1,5}[-_]?\d{3,}[A-Z0-9-]*|(?=.*\d)(?=.*[a-f])[0-9a-f]{8,}")
+_SHORT_CODE = re.compile(r"(?<!\w)(?=\w{2,3}(?!\w))[A-Za-z]+\d+(?!\w)")
 _THIRD_PERSON = re.compile(
     r"(?:^|[.!?\n]\s*|[\"'])(?:the|this|a|our)\s+user\s+(?:also\s+|now\s+)?"
     r"(?:wants?|wanted|needs?|asks?|asked|requests?|wish(?:es)?|would|likes?|is|has|should|must|may|prefers?|plans?)\b"
     r"|^\s*user\s*:",
     re.IGNORECASE,
 )
-_SHORT_CODE = re.compile(r"(?<!\w)(?=\w{2,3}(?!\w))[A-Za-z]+\d+(?!\w)")
-SHORT = 4
-"""An identifier shorter than this is one only where the solution uses it as one."""
 
 
 class RejectedProposal(Exception):
@@ -68,54 +68,56 @@ class ExecutedSolution(NamedTuple):
 
 
 def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
-    limits, lengths = pool.description.limits, [len(turn.solution) for turn in proposal.turns]
-    if (
-        not proposal.turns
-        or not all(lengths)
-        or not all(turn.query.strip() for turn in proposal.turns)
-    ):
+    """Checks what can be seen without the exploration: sizes, and the words of the query."""
+    lengths = [len(turn.solution) for turn in proposal.turns]
+    if not lengths or not all(turn.query.strip() and turn.solution for turn in proposal.turns):
         raise RejectedProposal("empty", "a task needs turns, each with words and actions")
-    if len(lengths) > pool.description.max_goals:
-        raise RejectedProposal(
-            "too_many_goals", f"{len(lengths)} turns, at most {pool.description.max_goals}"
-        )
-    if sum(lengths) > limits.max_steps or max(lengths) > (
-        limits.max_steps_per_turn or limits.max_steps
-    ):
+    if len(lengths) > (most := pool.description.max_goals):
+        raise RejectedProposal("too_many_goals", f"{len(lengths)} turns, at most {most}")
+    if too_many_steps(pool.description.limits, lengths):
         raise RejectedProposal("too_many_steps", str(lengths))
     for turn in proposal.turns:
-        if len(turn.query) > LONGEST:
+        if len(turn.query) > MAX_TURN_CHARACTERS:
             raise RejectedProposal("too_long", f"{len(turn.query)} characters")
         if found := _THIRD_PERSON.search(turn.query):
             raise RejectedProposal("third_person", found[0].strip())
-        name = named_tool(turn.query, pool.tools, opened.tools or list(pool.tools))
-        if name:
+        if name := named_tool(turn.query, pool.tools, opened.tools or list(pool.tools)):
             raise RejectedProposal("names_tool", name)
 
 
-def source(
+def proposed_steps(
+    proposal: Proposal, exploration: Exploration, pool: Pool, opened: Opened
+) -> list[list[Step]]:
+    """The steps as which each turn of the solution begins: repeated ones of the exploration, and composed ones."""
+    repeated = [a.step for turn in proposal.turns for a in turn.solution if a.step is not None]
+    turns = [
+        [_proposed_step(action, exploration, pool, opened) for action in turn.solution]
+        for turn in proposal.turns
+    ]
+    if any(later <= earlier for earlier, later in zip(repeated, repeated[1:], strict=False)):
+        raise RejectedProposal("out_of_order", str(repeated))
+    return turns
+
+
+def _proposed_step(
     proposed: ProposedAction, exploration: Exploration, pool: Pool, opened: Opened
-) -> tuple[int | None, Step]:
-    """The index of the repeated step (None: composed), and the step as the solution begins with it."""
+) -> Step:
     claimed = proposed.action
     if proposed.step is None:
-        return None, Step(turn=0, action=_composed(claimed, pool, opened), observation="")
+        if claimed is None or isinstance(claimed, str) != (pool.description.actions == "code"):
+            raise RejectedProposal("empty", "an action names a step, or says what to do")
+        if isinstance(claimed, Call) and claimed.tool not in (opened.tools or pool.tools):
+            raise RejectedProposal("unknown_tool", claimed.tool)
+        return Step(turn=0, action=claimed, observation="")
     if not 0 <= proposed.step < len(exploration.steps):
         raise RejectedProposal("fabricated", f"no step {proposed.step}")
     step = exploration.steps[proposed.step]
     if claimed is not None and not _same(claimed, proposed, step.action):
-        raise RejectedProposal("fabricated", f"step {proposed.step} was not {_short(claimed)}")
+        detail = f"step {proposed.step} was not {canonical(claimed).decode()[:200]}"
+        raise RejectedProposal("fabricated", detail)
     if step.error:
         raise RejectedProposal("failed_step", f"step {proposed.step}: {step.error}")
-    return proposed.step, step
-
-
-def _composed(action: Action | None, pool: Pool, opened: Opened) -> Action:
-    if action is None or isinstance(action, str) != (pool.description.actions == "code"):
-        raise RejectedProposal("empty", "an action names a step, or says what to do")
-    if isinstance(action, Call) and action.tool not in (opened.tools or pool.tools):
-        raise RejectedProposal("unknown_tool", action.tool)
-    return action
+    return step
 
 
 def _same(claimed: Action, proposed: ProposedAction, executed: Action) -> bool:
@@ -124,34 +126,29 @@ def _same(claimed: Action, proposed: ProposedAction, executed: Action) -> bool:
     return canonical(claimed) == canonical(executed)
 
 
-def _short(action: Action) -> str:
-    return canonical(action).decode()[:200]
-
-
-def check_order(numbers: Sequence[int | None]) -> None:
-    given = [number for number in numbers if number is not None]
-    if any(later <= earlier for earlier, later in zip(given, given[1:], strict=False)):
-        raise RejectedProposal("out_of_order", str(given))
-
-
 def execute(
-    exploration: Exploration, opened: Opened, turns: list[list[tuple[int | None, Step]]], pool: Pool
+    exploration: Exploration, opened: Opened, turns: list[list[Step]], pool: Pool
 ) -> ReplayCoroutine[ExecutedSolution]:
-    """Runs the solution in a fresh session, observed arguments taken from it."""
-    steps = [step for turn in turns for _, step in turn]
+    """Runs the solution in a fresh session, observed arguments taken from it. Raises EnvironmentFault."""
     if pool.description.actions == "code":
-        solution, results = yield from _run_code(exploration, turns)
+        solution = [[step.action for step in turn] for turn in turns]
+        episode = yield from replayed(exploration.start, solution)
+        if episode.failure:
+            raise RejectedProposal("not_reproduced", episode.failure)
+        results = episode.results
     else:
+        steps = [step for turn in turns for step in turn]
         apps = {name: tool.app for name, tool in pool.tools.items()}
         links = [
             {p: s for p, s in found.items() if s.step is not None} for found in sources(steps, apps)
         ]
-        trace = Trace(
-            exploration.start, opened, steps, links, [None] * len(steps), [True] * len(steps)
+        no_problems, changed = [None] * len(steps), [True] * len(steps)
+        trace = ExplorationTrace(
+            exploration.start, opened, pool.tools, steps, links, no_problems, changed
         )
         places = iter(range(len(steps)))
         order = [[next(places) for _ in turn] for turn in turns]
-        done = yield from bind(trace, order)
+        done = yield from execute_steps(trace, order)
         if done is None:
             raise RejectedProposal("not_reproduced", "a call fails in a fresh session")
         solution, results = ([[found[i] for i in turn] for turn in order] for found in done)
@@ -163,18 +160,6 @@ def execute(
     return ExecutedSolution(solution, results, ran)
 
 
-def _run_code(
-    exploration: Exploration, turns: list[list[tuple[int | None, Step]]]
-) -> ReplayCoroutine[tuple[list, list]]:
-    solution = [[step.action for _, step in turn] for turn in turns]
-    (episode,) = yield [ReplayJob(exploration.start, solution)]
-    if isinstance(episode, Fault):
-        raise EnvironmentFault(episode.message)
-    if episode.failure:
-        raise RejectedProposal("not_reproduced", episode.failure)
-    return solution, episode.results
-
-
 def check_grounded(
     executed: ExecutedSolution,
     queries: Sequence[str],
@@ -182,43 +167,36 @@ def check_grounded(
     description: Description,
     tools: Mapping[str, Tool],
 ) -> None:
-    """Raises where a solver who has only the queries cannot know a value of the solution."""
-    style = description.code
-    if what := first_unknown(executed.steps, queries, opened.observation, tools, style):
+    """Checks that a solver who has only the queries can know every value of the solution."""
+    what = first_unknown(executed.steps, queries, opened.observation, tools, description.code)
+    if what:
         raise RejectedProposal("ungrounded", what)
 
 
 def check_knowable(
     executed: ExecutedSolution, queries: Sequence[str], exploration: Exploration, opened: Opened
 ) -> None:
-    """Identifiers that only an observation shows do not belong into a query."""
+    """Checks that no identifier stands in a query that only an observation shows."""
     text = "\n".join(queries)
-    user = {str(value) for value in scalars(list(opened.values.values()))}
+    user = {str(value) for _, value in _named(list(opened.values.values()))}
     for code in _SHORT_CODE.findall(text):
         if code not in user and _only_observed(code, exploration, opened):
             raise RejectedProposal("unknowable", f"text {code}")
     calls = [step.action.arguments for step in executed.steps if isinstance(step.action, Call)]
-    used = {
-        str(value)
-        for arguments in calls
-        for key, value in _named(arguments, "")
-        if _KEY.search(key)
-    }
+    used = {str(v) for arguments in calls for key, v in _named(arguments) if _KEY.search(key)}
     for step in exploration.steps:
-        for key, value in _named(output(step.observation), ""):
+        for key, value in _named(output(step.observation)):
             form = str(value)
-            if form in user or not (_KEY.search(key) or _CODE_LIKE.fullmatch(form)):
+            identifier = _KEY.search(key) or _CODE_LIKE.fullmatch(form)
+            if form in user or not identifier:
                 continue
-            if (
-                (len(form) >= SHORT or form in used)
-                and mentions(text, form)
-                and not mentions(opened.observation, form)
-            ):
+            counts = len(form) >= SHORT_CHARACTERS or form in used
+            if counts and mentions(text, form) and not mentions(opened.observation, form):
                 raise RejectedProposal("unknowable", f"{key or 'text'} {form[:80]}")
 
 
 def _only_observed(code: str, exploration: Exploration, opened: Opened) -> bool:
-    """Whether the environment said it before the actor did."""
+    """Whether an observation had it before any action did."""
     if mentions(opened.observation, code):
         return False
     for step in exploration.steps:
@@ -229,7 +207,7 @@ def _only_observed(code: str, exploration: Exploration, opened: Opened) -> bool:
     return False
 
 
-def _named(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _named(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """(key, scalar) of all parts of an output; members of a list carry the list's key."""
     if isinstance(value, dict):
         for name, member in value.items():
@@ -241,15 +219,11 @@ def _named(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def scalars(value: Any) -> list[Any]:
-    return [scalar for _, scalar in _named(value, "")]
-
-
 def check_effects(executed: ExecutedSolution, tools: Mapping[str, Tool]) -> None:
+    """Checks that every turn changes the state or has a compared response."""
     for turn, (actions, results) in enumerate(
         zip(executed.solution, executed.results, strict=True)
     ):
-        if not any(result.effects for result in results) and not checked_responses(
-            tools, actions, results
-        ):
+        changed = any(result.effects for result in results)
+        if not changed and not checked_responses(tools, actions, results):
             raise RejectedProposal("turn_without_effect", f"turn {turn}")

@@ -1,4 +1,4 @@
-"""Goals of an exploration, each reduced by execution to the calls that it needs.
+"""Finds the goals of an exploration and reduces each by execution to the calls that it needs.
 
 A goal is a call that changed the state, or a call whose response the verifier compares (`checked`). `minimise` starts from the
 calls that inform its arguments and the latest state-changing calls of its app, takes more until a fresh session reproduces the
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from coevolve.abstraction.grounding import Trace
+from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.environments.client import Fault
 from coevolve.environments.protocol import ActionResult, Description, Tool
-from coevolve.environments.replay import ReplayCoroutine, ReplayJob
+from coevolve.environments.replay import ReplayCoroutine, ReplayedEpisode, ReplayJob
 from coevolve.provenance import at, output
-from coevolve.records import Call, canonical
+from coevolve.records import Action, Call, Start, Task, canonical
 
 GOALS_PER_EXPLORATION = 24
 GOALS_PER_TOOL = 3
@@ -28,148 +28,138 @@ class EnvironmentFault(Exception):
     """The environment could not be asked; the exploration is left for a rerun."""
 
 
-class Slice(NamedTuple):
+class GoalSlice(NamedTuple):
     """Steps of an exploration, executed by themselves in a fresh session."""
 
     goals: tuple[int, ...]
     core: frozenset[int]
-    """Kept for what they do, apart from the goals; the rest of `calls` informs them."""
+    """Steps kept for what they do, apart from the goals; the rest of `calls` informs them."""
     calls: dict[int, Call]
     """By index in the exploration, in executed order, with the arguments of this execution."""
     results: dict[int, ActionResult]
 
 
-def find(trace: Trace, tools: Mapping[str, Tool], description: Description) -> list[int]:
-    """Steps that are goals: one per distinct outcome, a few per tool."""
+def goals_of(trace: ExplorationTrace, description: Description) -> list[int]:
+    """Steps that are goals: one per distinct outcome, `GOALS_PER_TOOL` per tool."""
     harmless = {
         canonical(Call(call["tool"], call.get("arguments", {}))) for call in description.harmless
     }
     seen, per_tool, found = set(), Counter(), []
     for index, step in enumerate(trace.steps):
-        if (
-            trace.problems[index] == "failed"
-            or isinstance(step.action, str)
-            or step.action.tool not in tools
-        ):
+        if trace.problems[index] in ("failed", "code", "unknown_tool"):
             continue
-        if not step.effects and (
-            not tools[step.action.tool].checked or canonical(step.action) in harmless
-        ):
+        checked = trace.tool(index).checked and canonical(step.action) not in harmless
+        outcome, asked = canonical(step.effects or step.action), _asked(trace, index)
+        if not (step.effects or checked) or outcome in seen or per_tool[asked] >= GOALS_PER_TOOL:
             continue
-        outcome = canonical(step.effects or step.action)
-        asked = _asked(trace, tools, index)
-        if (
-            outcome not in seen
-            and per_tool[asked] < GOALS_PER_TOOL
-            and len(found) < GOALS_PER_EXPLORATION
-        ):
-            seen.add(outcome)
-            per_tool[asked] += 1
-            found.append(index)
-    return found
+        seen.add(outcome)
+        per_tool[asked] += 1
+        found.append(index)
+    return found[:GOALS_PER_EXPLORATION]
 
 
-def _asked(trace: Trace, tools: Mapping[str, Tool], index: int) -> str:
+def _asked(trace: ExplorationTrace, index: int) -> str:
     """The tool that people would name for this effect: its own, or the last one before it that is asked for."""
-    app = tools[trace.steps[index].action.tool].app
+    own = trace.tool(index)
     for step in reversed(trace.steps[: index + 1]):
-        tool = tools.get(step.action.tool) if isinstance(step.action, Call) else None
-        if (
-            tool
-            and tool.app == app
-            and step.error is None
-            and asked_for(tool)
-            and not tool.read_only
-        ):
+        tool = trace.tools.get(step.action.tool) if isinstance(step.action, Call) else None
+        works = tool is not None and step.error is None and not tool.read_only
+        if works and tool.app == own.app and asked_for(tool):
             return tool.name
-    return trace.steps[index].action.tool
+    return own.name
 
 
 def asked_for(tool: Tool) -> bool:
-    """Whether people ask for it. Where the environment says nothing of its language, they may ask for anything."""
+    """Whether people ask for a tool. Where the environment says nothing of its language, they may ask for anything."""
     return tool.language is None or bool(tool.language.do)
 
 
 def minimise(
-    trace: Trace,
-    tools: Mapping[str, Tool],
-    goals: tuple[int, ...],
-    cores: Sequence[frozenset[int]] = (),
-) -> ReplayCoroutine:
+    trace: ExplorationTrace, goals: tuple[int, ...], cores: Sequence[frozenset[int]] = ()
+) -> ReplayCoroutine[GoalSlice | None]:
     """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in order."""
-    for core in (*cores, *_cores(trace, tools, max(goals))):
-        found = yield from execute(trace, goals, core)
+    for core in (*cores, *_cores(trace, max(goals))):
+        found = yield from _execute_slice(trace, goals, core)
         if found:
             return (yield from _shrink(trace, found))
     return None
 
 
-def _cores(trace: Trace, tools: Mapping[str, Tool], goal: int) -> Iterator[frozenset[int]]:
-    working = [
-        i for i in range(goal) if trace.problems[i] not in ("failed", "code", "unknown_tool")
-    ]
+def _cores(trace: ExplorationTrace, goal: int) -> Iterator[frozenset[int]]:
+    unusable = ("failed", "code", "unknown_tool")
+    working = [i for i in range(goal) if trace.problems[i] not in unusable]
     changing = [i for i in working if trace.changed[i]]
-    app = tools[trace.steps[goal].action.tool].app
-    own = [i for i in changing if tools[trace.steps[i].action.tool].app == app]
-    size, tried = 0, set()
+    own = [i for i in changing if trace.tool(i).app == trace.tool(goal).app]
+    size = 0
     while size < len(own):
         yield frozenset(own[len(own) - size :])
         size = size * 2 or 1
-    for core in (frozenset(own), frozenset(changing), frozenset(working)):
-        if core not in tried:
-            tried.add(core)
-            yield core
+    yield from dict.fromkeys(map(frozenset, (own, changing, working)))
 
 
-def _shrink(trace: Trace, found: Slice) -> ReplayCoroutine:
+def _shrink(trace: ExplorationTrace, found: GoalSlice) -> ReplayCoroutine[GoalSlice]:
     """Drops calls, the earliest first, until no single one can go."""
     again = True
     while again:
         again = kept = False
         for index in sorted(found.core):
-            smaller = yield from execute(trace, found.goals, found.core - {index})
+            smaller = yield from _execute_slice(trace, found.goals, found.core - {index})
             if smaller:
+                # a call that was kept before this one went may be free to go now
                 found, again = smaller, again or kept
             else:
                 kept = True
     return found
 
 
-def execute(trace: Trace, goals: tuple[int, ...], core: frozenset[int]) -> ReplayCoroutine:
+def _execute_slice(
+    trace: ExplorationTrace, goals: tuple[int, ...], core: frozenset[int]
+) -> ReplayCoroutine[GoalSlice | None]:
     """The slice of `core`, the goals and what informs them, or None if it does not reproduce the goals."""
     order = informed(trace, core | set(goals))
     if any(trace.problems[i] == "failed" for i in order):
         return None
-    done = yield from bind(trace, [order])
-    if done is None:
-        return None
-    calls, results = done
-    found = Slice(goals, core, calls, results)
-    return found if all(reproduced(trace, found, goal) for goal in goals) else None
+    done = yield from execute_steps(trace, [order])
+    found = GoalSlice(goals, core, *done) if done else None
+    return found if found and all(_reproduced(trace, found, goal) for goal in goals) else None
 
 
-def informed(trace: Trace, wanted: set[int] | frozenset[int]) -> list[int]:
-    """The wanted steps and, transitively, those whose outputs their arguments came from, in order."""
-    closed, open_ = set(), sorted(wanted)
-    while open_:
-        index = open_.pop()
-        if index not in closed:
+def informed(
+    trace: ExplorationTrace,
+    wanted: Collection[int],
+    follow: Callable[[int], bool] = lambda index: True,
+) -> list[int]:
+    """The wanted steps and, transitively, those whose outputs their arguments came from, in order; of
+    these only such as `follow` takes."""
+    closed, waiting = set(), list(wanted)
+    while waiting:
+        index = waiting.pop()
+        if index not in closed and (index in wanted or follow(index)):
             closed.add(index)
-            open_.extend(source.step for source in trace.links[index].values())
+            waiting.extend(trace.informants(index))
     return sorted(closed)
 
 
-def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> ReplayCoroutine:
-    """Executes steps, turn by turn, observed arguments taken from this execution: (calls, results) by index, or None if a
-    call fails. Values settle from the first call on, so that as many executions as calls always suffice."""
+def replayed(
+    start: Start, turns: Sequence[Sequence[Action]], task: Task | None = None
+) -> ReplayCoroutine[ReplayedEpisode]:
+    """The episode of one replay. Raises EnvironmentFault."""
+    (episode,) = yield [ReplayJob(start, turns, task)]
+    if isinstance(episode, Fault):
+        raise EnvironmentFault(episode.message)
+    return episode
+
+
+def execute_steps(
+    trace: ExplorationTrace, turns: Sequence[Sequence[int]]
+) -> ReplayCoroutine[tuple[dict[int, Call], dict[int, ActionResult]] | None]:
+    """Executes steps in a fresh session, turn by turn, observed arguments taken from this execution: (calls, results) by index,
+    or None if a call fails."""
     order = [index for turn in turns for index in turn]
     calls = {index: trace.steps[index].action for index in order}
+    # values settle from the first call on, so that as many executions as calls always suffice
     for _ in order:
-        (episode,) = yield [
-            ReplayJob(trace.start, [[calls[index] for index in turn] for turn in turns])
-        ]
-        if isinstance(episode, Fault):
-            raise EnvironmentFault(episode.message)
+        episode = yield from replayed(trace.start, [[calls[i] for i in turn] for turn in turns])
         results = dict(zip(order, episode.flat, strict=False))
         bound = _rebound(trace, calls, results)
         if bound == calls:
@@ -181,7 +171,7 @@ def bind(trace: Trace, turns: Sequence[Sequence[int]]) -> ReplayCoroutine:
 
 
 def _rebound(
-    trace: Trace, calls: dict[int, Call], results: dict[int, ActionResult]
+    trace: ExplorationTrace, calls: dict[int, Call], results: dict[int, ActionResult]
 ) -> dict[int, Call] | None:
     """The calls with observed arguments as these results have them; None if one is not to be seen."""
     bound = {}
@@ -194,32 +184,30 @@ def _rebound(
                 value = at(output(results[source.step].observation), source.path)
             except (KeyError, IndexError, TypeError):
                 return None
-            arguments = _with(arguments, path, value)
+            arguments = _replaced(arguments, path, value)
         bound[index] = Call(call.tool, arguments)
     return bound
 
 
-def _with(value: Any, path: tuple, member: Any) -> Any:
+def _replaced(value: Any, path: tuple, member: Any) -> Any:
     """A copy in which `path` leads to `member`."""
     if not path:
         return member
     copy = value.copy()
-    copy[path[0]] = _with(value[path[0]], path[1:], member)
+    copy[path[0]] = _replaced(value[path[0]], path[1:], member)
     return copy
 
 
-def reproduced(trace: Trace, found: Slice, goal: int) -> bool:
+def _reproduced(trace: ExplorationTrace, found: GoalSlice, goal: int) -> bool:
     """Whether the goal did in the slice what it did in the exploration, up to the new names of observed things."""
     step, result = trace.steps[goal], found.results[goal]
     if step.effects:
-        return (
-            _renamed(trace, found, canonical(step.effects).decode())
-            == canonical(result.effects).decode()
-        )
+        before, now = canonical(step.effects).decode(), canonical(result.effects).decode()
+        return _renamed(trace, found, before) == now
     return not result.effects and _renamed(trace, found, step.observation) == result.observation
 
 
-def _renamed(trace: Trace, found: Slice, text: str) -> str:
+def _renamed(trace: ExplorationTrace, found: GoalSlice, text: str) -> str:
     names = {}
     for index, call in found.calls.items():
         for path in trace.links[index]:

@@ -1,12 +1,11 @@
-"""The stage `abstract` with a model: the explorations of one context, over all its rounds, become tasks (paper, §3; CuES, task
-abstraction).
+"""Turns the explorations of one context, over all its rounds, into tasks with a model: the stage `abstract --model` (paper, §3;
+CuES, task abstraction).
 
 All rounds of a context (those with one signal; without a signal each exploration is a context of its own) are shown to the
 model at once; it answers with at most `per_context` proposals, each of them a query in a user's words, a solution, a guideline
 and its confidence. A proposal is a task only after `checks` and an execution in a fresh session. What is no task is a `Reject`
-with its reason, and so is a context whose answer was refused. Contexts keep the order of their first exploration; `CHUNK` of
-them are worked on at a time. A context that the model gave no reply for (`BadReply`), or whose environment failed, is a reject
-that is not journalled: a rerun asks again.
+with its reason, and so is a context whose answer was refused. Contexts keep the order of their first exploration. A context that
+the model gave no reply for (`BadReply`), or whose environment failed, is a reject that is not journalled: a rerun asks again.
 """
 
 from __future__ import annotations
@@ -14,27 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from coevolve.abstraction.abstract import WHAT, EnvironmentOf, Known, counted
-from coevolve.abstraction.candidates import FAULT, Found, Reject, reason_of
-from coevolve.abstraction.model_tasks import Group, judge
-from coevolve.abstraction.proposals import Proposal, Refused, propose
+from coevolve.abstraction.abstract import LOST_REPLY, EnvironmentOf, Group, abstracted
+from coevolve.abstraction.model_tasks import judge
+from coevolve.abstraction.proposals import (
+    ContextRounds,
+    InvalidProposal,
+    Proposal,
+    Proposals,
+    prompt_text,
+    salvage,
+)
+from coevolve.abstraction.tasks import AbstractionResult, Reject, reason_of
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.faults import FaultCounter
-from coevolve.environments.protocol import Opened
 from coevolve.environments.replay import ReplayJob, gather_replays, replay, run_replays
-from coevolve.models.chat import BadReply, ChatRequest, ContextFull
+from coevolve.models.chat import AnswerRejected, BadReply, ChatRequest, ContextFull
 from coevolve.models.prompt_templates import PromptTemplate, load
 from coevolve.models.service import Models
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
-
-CHUNK = 32
-"""Contexts worked on at a time."""
-EVIDENCE_TOKENS = 8000
-"""Of the explorations shown for one context."""
-LOST = "no_reply"
-UNDECIDED = (FAULT, LOST)
-"""Reasons that a rerun may not meet again."""
 
 
 class ModelWriter(NamedTuple):
@@ -73,14 +70,16 @@ def write(
 
     Raises Unreachable where every exploration is lost to faults of the environment; what the model's calls raise ends the stage.
     """
-    journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     prompt = load("abstract", writer.prompts)
-    known, groups = Known(), contexts(explorations)
-    for begin in range(0, len(groups), CHUNK):
-        for found in _chunk(
-            groups[begin : begin + CHUNK], environment, writer, prompt, journal, env_faults
-        ):
-            yield from known.taken(found, reject)
+    yield from abstracted(
+        contexts(explorations),
+        environment,
+        lambda groups, pool: _written(groups, pool, writer, prompt),
+        lambda group: content_id([exploration.id for exploration in group]),
+        journal,
+        env_faults,
+        reject,
+    )
 
 
 def contexts(explorations: Iterable[Exploration]) -> list[list[Exploration]]:
@@ -88,106 +87,70 @@ def contexts(explorations: Iterable[Exploration]) -> list[list[Exploration]]:
     groups: dict[tuple, list[Exploration]] = {}
     for exploration in explorations:
         signal = exploration.context.signal
-        groups.setdefault((exploration.env, signal) if signal else (exploration.id,), []).append(
-            exploration
-        )
+        key = (exploration.env, signal) if signal else (exploration.id,)
+        groups.setdefault(key, []).append(exploration)
     return list(groups.values())
 
 
-def _key(group: list[Exploration]) -> str:
-    return content_id([exploration.id for exploration in group])
-
-
-def _chunk(
-    chunk: list[list[Exploration]],
-    environment: EnvironmentOf,
-    writer: ModelWriter,
-    prompt: PromptTemplate,
-    journal: Journal,
-    env_faults: FaultCounter,
-) -> list[Found]:
-    done = {_key(group): journal.get(_key(group), Found) for group in chunk}
-    for env in sorted({group[0].env for group in chunk if done[_key(group)] is None}):
-        missing = [group for group in chunk if group[0].env == env and done[_key(group)] is None]
-        environment(env).compare(
-            [exploration.env_version for group in missing for exploration in group]
-        )
-        found = _written(missing, environment(env), writer, prompt)
-        for group, result in zip(missing, found, strict=True):
-            done[_key(group)] = result
-            if not any(rejected.reason in UNDECIDED for rejected in result.rejects):
-                journal.put(_key(group), result)
-    return counted([done[_key(group)] for group in chunk], env_faults)
-
-
 def _written(
-    groups: list[list[Exploration]], pool: Pool, writer: ModelWriter, prompt: PromptTemplate
-) -> list[Found]:
+    groups: list[Group], pool: Pool, writer: ModelWriter, prompt: PromptTemplate
+) -> list[AbstractionResult]:
     """Asks for the proposals of all groups, then judges all of them in one batch."""
-    opened = [_opened(group, pool) for group in groups]
-    answers = list(
-        writer.models.each(
-            zip(groups, opened, strict=True), lambda pair: _ask(*pair, pool, writer, prompt)
-        )
+    rounds = [_opened(group, pool) for group in groups]
+    answers = writer.models.each(
+        zip(groups, rounds, strict=True), lambda pair: _ask(*pair, pool, writer, prompt)
     )
-    works, owners, rejects = [], [], [[] for _ in groups]
-    for number, (group, state, answer) in enumerate(zip(groups, opened, answers, strict=True)):
+    results = [AbstractionResult([], []) for _ in groups]
+    judging, owners = [], []
+    for result, state, answer in zip(results, rounds, list(answers), strict=True):
         for item in answer:
-            if isinstance(item, Proposal):
-                works.append(
-                    judge(item, Group(group, state), pool, writer.model, writer.min_confidence)
-                )
-                owners.append(number)
+            if isinstance(item, Reject):
+                result.rejects.append(item)
             else:
-                rejects[number].append(item)
-    tasks: list[list[Task]] = [[] for _ in groups]
-    for number, judged in zip(owners, run_replays(pool, gather_replays(works)), strict=True):
-        (tasks if isinstance(judged, Task) else rejects)[number].append(judged)
-    return [Found(*pair) for pair in zip(tasks, rejects, strict=True)]
+                judging.append(judge(item, state, pool, writer.model, writer.min_confidence))
+                owners.append(result)
+    done = run_replays(pool, gather_replays(judging))
+    for result, judged in zip(owners, done, strict=True):
+        (result.tasks if isinstance(judged, Task) else result.rejects).append(judged)
+    return results
 
 
-def _opened(group: list[Exploration], pool: Pool) -> list[Opened] | Fault:
+def _opened(group: Group, pool: Pool) -> ContextRounds | Fault:
     episodes = replay(pool, [ReplayJob(exploration.start, []) for exploration in group])
     fault = next((episode for episode in episodes if isinstance(episode, Fault)), None)
-    return fault or [episode.opened for episode in episodes]
+    return fault or ContextRounds(group, [episode.opened for episode in episodes])
 
 
 async def _ask(
-    group: list[Exploration],
-    opened: list[Opened] | Fault,
+    group: Group,
+    rounds: ContextRounds | Fault,
     pool: Pool,
     writer: ModelWriter,
     prompt: PromptTemplate,
 ) -> list[Proposal | Reject]:
     """The proposals for a context, and rejects in place of what is none."""
-    first = group[0].id
+    first, most = group[0].id, writer.per_context
     if not any(exploration.steps for exploration in group):
         return [Reject(first, "no_steps")]
-    if isinstance(opened, Fault):
-        return [Reject(first, reason_of(opened), detail=opened.message)]
-    request = ChatRequest(model=writer.model, messages=[], temperature=writer.temperature)
+    if isinstance(rounds, Fault):
+        return [Reject(first, reason_of(rounds), detail=rounds.message)]
+    message = {"role": "user", "content": prompt_text(prompt, rounds, pool, most)}
+    request = ChatRequest(
+        model=writer.model,
+        messages=[message],
+        temperature=writer.temperature,
+        prompt_version=prompt.version,
+    )
     try:
-        found = await propose(
-            writer.models,
-            request,
-            prompt,
-            group,
-            opened,
-            pool.tools,
-            pool.description,
-            most=writer.per_context,
-            budget=EVIDENCE_TOKENS,
-        )
-    except (BadReply, ContextFull) as error:
-        return [
-            Reject(
-                first,
-                LOST if isinstance(error, BadReply) else "too_long_for_model",
-                detail=str(error),
-            )
-        ]
-    return [_reject(first, item) if isinstance(item, Refused) else item for item in found]
+        found = (await writer.models.ask(request, Proposals)).tasks
+    except AnswerRejected as error:
+        found = list(salvage(error))
+    except BadReply as error:
+        return [Reject(first, LOST_REPLY, detail=str(error))]
+    except ContextFull as error:
+        return [Reject(first, "too_long_for_model", detail=str(error))]
+    return [_reject(first, i) if isinstance(i, InvalidProposal) else i for i in found[:most]]
 
 
-def _reject(exploration: str, refused: Refused) -> Reject:
-    return Reject(exploration, "bad_proposal", detail=f"{refused.reason}; reply: {refused.reply}")
+def _reject(exploration: str, invalid: InvalidProposal) -> Reject:
+    return Reject(exploration, "bad_proposal", detail=f"{invalid.reason}; reply: {invalid.reply}")

@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from coevolve.environments.protocol import Tool
+from coevolve.provenance import words_of
 
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _TOOL = r"\s+(?:tool|function|command|API)\b"
 _CALLING = r"\b(?:us(?:e|es|ing)|via|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+(?:the\s+)?[\"'`]?"
 _INVOKING = r"\b(?:call(?:s|ing)?|invok(?:e|es|ing))\s+(?:the\s+)?"
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
 @lru_cache(maxsize=4096)
 def _written(name: str) -> re.Pattern[str]:
     """The name, however its parts are joined; a plain word where it is called, or is no word."""
-    form, words = re.escape(name), _words(name)
+    form, words = re.escape(name), words_of(name)
     forms = [rf"{form}{_CALL}", rf"`{form}`", rf"\b{form}{_TOOL}"]
     if name in SHELL:
         forms.append(rf"\b{form}(?!\w)")
@@ -109,9 +109,9 @@ def _joined(name: str, words: Sequence[str]) -> str:
     """The parts of a name with anything between them that nobody puts between words."""
     joined = [_JOINT.join(words)]
     app, dot, last = name.rpartition(".")
-    verb = _words(last)[:1] and _words(last)[0] in VERBS
+    verb = words_of(last)[:1] and words_of(last)[0] in VERBS
     if dot and verb:
-        joined.append(_DOT.join([*_words(app), r"[\s_-]?".join(_words(last))]))
+        joined.append(_DOT.join([*words_of(app), r"[\s_-]?".join(words_of(last))]))
     if len(words) > 2 or (len(words) > 1 and words[0] in VERBS):
         joined.append("-".join(words))
     if len(words) > 1 and words[0] in VERBS and sum(map(len, words)) >= SQUASHED:
@@ -127,7 +127,7 @@ def _camel(words: Sequence[str]) -> str:
 @lru_cache(maxsize=4096)
 def _parameter(name: str) -> re.Pattern[str]:
     """A parameter of several parts: in its own spelling, with marks between them, with humps; `userName` is no "username"."""
-    words = _words(name)
+    words = words_of(name)
     snake = rf"(?i:{re.escape(name) if '_' in name else '_+'.join(words)}|{_JOINT.join(words)})"
     return re.compile(rf"(?<![\w.])(?:{re.escape(name)}|{snake}|{_camel(words)})(?!\w)")
 
@@ -137,21 +137,17 @@ def _given(parameter: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w?&]){re.escape(parameter)}=(?=[\w\"'\[{{-])")
 
 
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
-
-
 @lru_cache(maxsize=4096)
 def _in_words(name: str) -> tuple[re.Pattern[str], ...]:
     app, dot, last = name.rpartition(".")
-    words = _words(last)
+    words = words_of(last)
     said, patterns = r"[\s-]+".join(words), []
     if not dot and len(words) == 1:
         patterns.append(rf"{_RUNNING}[\"'`]?{re.escape(name)}\b(?![-'’]\w)")
     if len(words) > 1 and words[0] in VERBS:
         patterns.append(rf"{_USING}{said}\b|\b{said}{_TOOL}")
     if dot:
-        both = r"[\s-]+".join([*_words(app), *words])
+        both = r"[\s-]+".join([*words_of(app), *words])
         patterns.append(
             rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b|(?<![\w.]){re.escape(last)}{_CALL}"
         )

@@ -66,7 +66,7 @@ def grounded(
 
 def _stated(value: Any, whole: Any, name: str, tool: Tool, text: str) -> bool:
     words = tool.language.words.get(name, {}) if tool.language else {}
-    phrases = [words[key] for key in (_key(value), _key(whole)) if key in words]
+    phrases = [words[key] for key in (json_key(value), json_key(whole)) if key in words]
     if states(text, value) or any(mentions(plain(text), plain(phrase)) for phrase in phrases):
         return True
     if not isinstance(value, bool):
@@ -132,6 +132,6 @@ def _identities(values: Any) -> set[Any]:
     return {identity(value) for value in values} if isinstance(values, list) else set()
 
 
-def _key(value: Any) -> str:
+def json_key(value: Any) -> str:
     """The JSON text under which `Language.words` has a value."""
     return json.dumps(value, separators=(",", ":"))

@@ -24,7 +24,6 @@ from coevolve.grounding.numbers import read_number, states_number
 
 ORDINALS = tuple("first second third fourth fifth sixth seventh eighth ninth tenth".split())
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _QUOTES = str.maketrans("‘’“”–", "''\"\"-")
 
 
@@ -70,11 +69,6 @@ def states_place(text: str, place: int) -> bool:
     number = place + 1 if place >= 0 else -place
     forms = [f"{number}{end}" for end in ("st", "nd", "rd", "th")]
     return any(mentions(text, form) for form in (*ORDINALS[number - 1 : number], *forms))
-
-
-def words_of(name: str) -> list[str]:
-    """The words of an identifier in lower case: `orderId`, `order_id` → order, id."""
-    return [word.lower() for word in _WORD.findall(name)]
 
 
 @lru_cache(maxsize=512)

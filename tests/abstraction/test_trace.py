@@ -1,11 +1,13 @@
-"""What can be said, and what must be referred to: hand-made steps, hand-written answers."""
+"""What can be stated, and what must be referred to: hand-made steps, hand-written answers."""
 
 import json
 
 import pytest
 
-from coevolve.abstraction.grounding import ORDINALS, Reference, reference, trace
+from coevolve.abstraction.references import Reference, reference
+from coevolve.abstraction.trace import read_trace
 from coevolve.environments.protocol import Language, Opened, Tool
+from coevolve.grounding.texts import ORDINALS
 from coevolve.provenance import Source
 from coevolve.records import Call, Exploration, Start, Step
 
@@ -54,7 +56,7 @@ def traced(*pairs, values=None):
         for name, arguments, out, *error in pairs
     ]
     exploration = Exploration(id="e", env="x", mode="random", start=Start("default"), steps=steps)
-    return trace(exploration, Opened(values=values or {}), TOOLS)
+    return read_trace(exploration, Opened(values=values or {}), TOOLS)
 
 
 def test_a_looked_up_key_is_linked_within_its_app_only():
@@ -79,13 +81,13 @@ def test_a_value_that_users_do_not_know_must_be_observed():
 
 
 def test_an_observed_value_without_a_phrase_is_unknowable_unless_known():
-    """A text that stood in an output which nobody refers to; said if the user knows it."""
+    """A text that stood in an output which nobody refers to; stated if the user knows it."""
     steps = [("farm.find", {"name": "Ann"}, {"label": "amber"}), ("plain", {"text": "amber"}, {})]
     assert traced(*steps).problems[1] == "unknowable"
     assert traced(*steps, values={"text": ["amber"]}).problems[1] is None
 
 
-def test_a_literal_parameter_is_said_or_unusable():
+def test_a_literal_parameter_is_stated_or_unusable():
     """A message is no look-up, though a phrase for the value exists; it may be one that the user knows."""
     steps = [
         ("mail.read", {"name": "Ann"}, {"text": "amber"}),

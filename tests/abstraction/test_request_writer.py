@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from coevolve.abstraction.goals import Slice
-from coevolve.abstraction.grounding import Trace
-from coevolve.abstraction.turns import Turn
-from coevolve.abstraction.writers import LONGEST, Unsayable, Writer
+from coevolve.abstraction.goals import GoalSlice
+from coevolve.abstraction.request_writer import MAX_TURN_CHARACTERS, RequestWriter, Unwritable
+from coevolve.abstraction.trace import ExplorationTrace
+from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, Language, Opened, Tool
 from coevolve.provenance import Source
 from coevolve.records import Call, Start, Step
@@ -30,11 +30,14 @@ def request(tools, calls, links=None, observations=None, clauses=None):
         for i, c in enumerate(calls)
     ]
     links = [(links or {}).get(i, {}) for i in range(len(calls))]
-    trace = Trace(Start("s"), Opened(), steps, links, [None] * len(calls), [True] * len(calls))
+    known = {t.name: t for t in tools}
+    trace = ExplorationTrace(
+        Start("s"), Opened(), known, steps, links, [None] * len(calls), [True] * len(calls)
+    )
     results = {i: ActionResult(observation=step.observation) for i, step in enumerate(steps)}
-    found = Slice((len(calls) - 1,), frozenset(), dict(enumerate(calls)), results)
-    writer = Writer(trace, {t.name: t for t in tools}, found, random.Random("words"))
-    return writer.request(Turn(list(range(len(calls))), clauses or [len(calls) - 1]))
+    found = GoalSlice((len(calls) - 1,), frozenset(), dict(enumerate(calls)), results)
+    writer = RequestWriter(trace, found, random.Random("words"))
+    return writer.request(TurnPlan(list(range(len(calls))), clauses or [len(calls) - 1]))
 
 
 def test_slots_optionals_and_words():
@@ -60,7 +63,7 @@ def test_the_template_that_fits_the_arguments_is_taken():
     assert request([go], [Call("go", {"a": "y", "lines": 10})]) == "move y", (
         "a default may stay unstated"
     )
-    with pytest.raises(Unsayable, match="unstated_argument"):
+    with pytest.raises(Unwritable, match="unstated_argument"):
         request([go], [Call("go", {"a": "y", "lines": 11})])
 
 
@@ -90,7 +93,7 @@ def test_a_phrase_is_not_wedged_into_another():
         Call("pay", {"a": 19}),
     ]
     links = {1: {("a",): Source(0, ("value",))}, 2: {("a",): Source(1, ("value",))}}
-    with pytest.raises(Unsayable, match="nested_lookup"):
+    with pytest.raises(Unwritable, match="nested_lookup"):
         request(tools, calls, links, {0: {"value": 12}, 1: {"value": 19}})
     calls[0], links[1] = Call("named", {"a": "Ann"}), {("a",): Source(0, ("key",))}
     said = request(tools, calls, links, {0: {"key": 12}, 1: {"value": 19}})
@@ -105,7 +108,7 @@ def test_a_phrase_that_two_outputs_answer_differently_is_none():
     ]
     calls = [Call("login", {}), Call("login", {}), Call("pay", {"a": "t2"})]
     links = {2: {("a",): Source(1, ("token",))}}
-    with pytest.raises(Unsayable, match="ambiguous_reference"):
+    with pytest.raises(Unwritable, match="ambiguous_reference"):
         request(tools, calls, links, {0: {"token": "t1"}, 1: {"token": "t2"}})
     assert (
         request(tools, calls, links, {0: {"token": "t2"}, 1: {"token": "t2"}})
@@ -129,7 +132,7 @@ def test_an_observed_value_inside_an_object_is_not_said():
     """Its text would tell what the user cannot know; a member of a list has its own phrase."""
     tools = [tool("cost", refer={"price": "the price of {b}"}), tool("pay", do=["pay {a}"])]
     calls = [Call("cost", {"b": "tea"}), Call("pay", {"a": {"sum": 31}})]
-    with pytest.raises(Unsayable, match="unknowable"):
+    with pytest.raises(Unwritable, match="unknowable"):
         request(tools, calls, {1: {("a", "sum"): Source(0, ("price",))}}, {0: {"price": 31}})
     calls[1] = Call("pay", {"a": [5, 31]})
     assert (
@@ -147,7 +150,7 @@ def test_a_helper_says_nothing_that_nobody_says():
     """A helper's given argument must stand in the words of its turn."""
     tools = [tool("open"), tool("go", do=["go to {a}"])]
     assert request(tools, [Call("open", {"a": "left"}), Call("go", {"a": "left"})]) == "go to left"
-    with pytest.raises(Unsayable, match="unstated_argument"):
+    with pytest.raises(Unwritable, match="unstated_argument"):
         request(tools, [Call("open", {"a": "rear"}), Call("go", {"a": "left"})])
 
 
@@ -165,7 +168,7 @@ def test_no_request_names_a_tool(name, named):
     """A name with a dot, an underscore or an inner capital is a tool's; a plain word is a word."""
     go = tool(name, do=["use {a}"])
     if named:
-        with pytest.raises(Unsayable, match="names_tool"):
+        with pytest.raises(Unwritable, match="names_tool"):
             request([go], [Call(name, {"a": name})])
         assert request([go], [Call(name, {"a": f"x{name}x"})]) == f"use x{name}x"
     else:
@@ -175,6 +178,10 @@ def test_no_request_names_a_tool(name, named):
 def test_requests_without_words_or_end_are_refused():
     """An empty value says nothing; more than a paragraph is no request."""
     go = tool("go", do=["say {a}"])
-    for value, reason in ((" ", "empty_value"), ([], "empty_value"), ("x" * LONGEST, "too_long")):
-        with pytest.raises(Unsayable, match=reason):
+    for value, reason in (
+        (" ", "empty_value"),
+        ([], "empty_value"),
+        ("x" * MAX_TURN_CHARACTERS, "too_long"),
+    ):
+        with pytest.raises(Unwritable, match=reason):
             request([go], [Call("go", {"a": value})])

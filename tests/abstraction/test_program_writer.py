@@ -8,11 +8,12 @@ import random
 
 import pytest
 
-from coevolve.abstraction.code_writer import Unwritable, check_apart, one_request, write
-from coevolve.abstraction.goals import Slice
-from coevolve.abstraction.grounding import reference, row_words, trace
-from coevolve.abstraction.turns import Turn
-from coevolve.abstraction.writers import Unsayable, Writer
+from coevolve.abstraction.goals import GoalSlice
+from coevolve.abstraction.program_writer import check_apart, one_request, write_program
+from coevolve.abstraction.references import reference, row_words
+from coevolve.abstraction.request_writer import RequestWriter, Unwritable
+from coevolve.abstraction.trace import read_trace
+from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, CodeSyntax, Language, Opened, Tool
 from coevolve.provenance import Source
 from coevolve.records import Call, Effect, Exploration, Start, Step
@@ -72,12 +73,12 @@ def done(call: Call, told, changed: bool = False) -> Step:
 def slice_of(steps: list[Step], known: dict[str, Tool], opened: Opened = Opened()):
     """The trace of the steps, and all of them as one slice."""
     exploration = Exploration(id="e", env="x", mode="curious", start=Start("default"), steps=steps)
-    read = trace(exploration, opened, known)
+    read = read_trace(exploration, opened, known)
     results = {
         n: ActionResult(observation=step.observation, effects=step.effects)
         for n, step in enumerate(steps)
     }
-    found = Slice(
+    found = GoalSlice(
         (len(steps) - 1,), frozenset(), {n: step.action for n, step in enumerate(steps)}, results
     )
     return read, found
@@ -86,10 +87,10 @@ def slice_of(steps: list[Step], known: dict[str, Tool], opened: Opened = Opened(
 def written(steps: list[Step], known: dict[str, Tool]) -> tuple[str, str]:
     """(request, program)."""
     read, found = slice_of(steps, known)
-    writer = Writer(read, known, found, random.Random(0))
-    turn = Turn(list(found.calls), [len(steps) - 1])
+    writer = RequestWriter(read, found, random.Random(0))
+    turn = TurnPlan(list(found.calls), [len(steps) - 1])
     request = writer.request(turn)
-    return request, write(read, known, found, [turn], [request], CODE)
+    return request, write_program(read, found, [turn], [request], CODE)
 
 
 def test_an_identifier_is_said_and_found_by_the_name_of_its_row():
@@ -114,7 +115,7 @@ def test_an_identifier_is_said_and_found_by_the_name_of_its_row():
 def test_two_rows_of_one_name_are_no_request():
     """Who hears the name could not tell which."""
     steps = [done(Call("m.songs"), SONGS), done(Call("m.like", {"song_id": 32}), {}, True)]
-    with pytest.raises(Unsayable, match="ambiguous_reference"):
+    with pytest.raises(Unwritable, match="ambiguous_reference"):
         written(steps, tools("{title}"))
     steps[1] = done(Call("m.like", {"song_id": 31}), {}, True)
     assert written(steps, tools("{title}"))[0] == "like the song Cedar"
@@ -166,9 +167,9 @@ def test_literals_inside_lists_stay_literals_and_names_are_kept_apart():
         done(Call("m.tag", {"song_id": 32, "labels": ['a "b"', "c\n"]}), {}, True),
     ]
     read, found = slice_of(steps, known)
-    turn = Turn(list(found.calls), [3])
-    program = write(
-        read, known, found, [turn], ['tag Lamp and Cedar by Ann and Bo: a "b" and c\n'], CODE
+    turn = TurnPlan(list(found.calls), [3])
+    program = write_program(
+        read, found, [turn], ['tag Lamp and Cedar by Ann and Bo: a "b" and c\n'], CODE
     )
     assert "songs = " in program and "songs_2 = " in program
     call = next(
@@ -227,11 +228,11 @@ def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
         done(Call("m.cut", {"part_id": 71}), {}, True),
     ]
     read, found = slice_of(steps, known)
-    turn = Turn([0, 1, 2], [2])
+    turn = TurnPlan([0, 1, 2], [2])
     with pytest.raises(Unwritable, match="unstated_lookup"):
-        write(read, known, found, [turn], ["cut chorus"], CODE)
-    assert 'row["title"] == "Cedar"' in write(
-        read, known, found, [turn], ["cut chorus of Cedar by Ann"], CODE
+        write_program(read, found, [turn], ["cut chorus"], CODE)
+    assert 'row["title"] == "Cedar"' in write_program(
+        read, found, [turn], ["cut chorus of Cedar by Ann"], CODE
     )
 
 
@@ -258,7 +259,7 @@ def test_what_one_clause_makes_is_not_undone_by_the_next(name, effect, why):
     later = Step(0, Call(name, {"song_id": 44, "title": "New"}), "{}", None, [effect], "")
     read, found = slice_of([made, later], known)
     read.links[1][("song_id",)] = Source(0, ("song_id",))
-    turns = [Turn([0], [0]), Turn([1], [1])]
+    turns = [TurnPlan([0], [0]), TurnPlan([1], [1])]
     if why is None:
         check_apart(read, found, turns)
     else:
@@ -276,7 +277,7 @@ def test_a_program_ends_once():
     ]
     read, found = slice_of(steps, known)
     with pytest.raises(Unwritable, match="ends_twice"):
-        write(read, known, found, [Turn(list(found.calls), [1, 2])], [""], CODE)
+        write_program(read, found, [TurnPlan(list(found.calls), [1, 2])], [""], CODE)
 
 
 @pytest.mark.parametrize(
