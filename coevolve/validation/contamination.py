@@ -1,9 +1,10 @@
-"""No task but the environment's own may be one that is kept for testing (`Description.held_out`), whatever it says of its origin.
+"""Finds synthetic tasks that share something with a task kept for testing (`Description.held_out`), whatever they say of their
+origin.
 
 A task touches a held-out one when it begins in the same state, whatever its name; when all of its query or one longer turn of it
 is the same, up to case and punctuation; when its solution holds the other's or is held by it; or when it achieves the same: the
 same effects and compared responses, turn by turn. A solution holds another if it has all its calls one after the other, or, from
-`TELLING` calls on, wherever they stand (the order of two look-ups says nothing); arguments count as they act (10 is 10.0, a
+`TELLING_CALLS` on, wherever they stand (the order of two look-ups says nothing); arguments count as they act (10 is 10.0, a
 default is none). The held-out tasks are opened and executed once a pool, which is a matter of seconds.
 """
 
@@ -19,17 +20,17 @@ from coevolve.environments.replay import ReplayedEpisode, ReplayJob, effects_dig
 from coevolve.provenance import identity
 from coevolve.records import Action, Task, content_id, task_id
 
-LONG_TURN = 8
-"""Words from which on a turn of the user's is nobody else's by chance."""
+LONG_TURN_WORDS = 8
+"""From so many words on a turn of the user's is nobody else's by chance."""
 FEW_CALLS = 2
 """A solution of fewer calls is no sign of anything; a block of code is."""
-TELLING = 3
-"""Calls, one with arguments at least, that nobody else makes by chance. Of 583 generated tasks one was a piece of three calls of an
-official BFCL solution, none of a longer one; pieces of two calls come up without having been seen."""
+TELLING_CALLS = 3
+"""So many calls, one with arguments at least, nobody else makes by chance. Of 583 generated tasks one was a piece of three calls of
+an official BFCL solution, none of a longer one; pieces of two calls come up without having been seen."""
 
 
-class HeldOut:
-    """What the held-out tasks of a pool's environment are known by."""
+class HeldOutTasks:
+    """The held-out tasks of a pool's environment, indexed by what they can be recognised by."""
 
     def __init__(self, pool: Pool):
         tasks = [task for split in pool.description.held_out for task in pool.tasks(split)]
@@ -48,18 +49,17 @@ class HeldOut:
             for mark in _marks(self._tools, task, episode):
                 self._marks.setdefault(mark, name)
 
-    def touches(self, task: Task, episode: ReplayedEpisode) -> str | None:
+    def shared(self, task: Task, episode: ReplayedEpisode) -> str | None:
         """What a replayed task shares with a held-out one, in words; None if nothing, or if it is given as that very task."""
         id_ = task_id(task.env, task.start, task.query, task.solution, task.verifier)
         if task.origin.kind == "environment" and id_ in self._own:
             return None
         if name := self._states.get(episode.opened.state):
             return f"begins in the start state of held-out task {name}"
-        marks = _marks(self._tools, task, episode)
-        shared = next(
-            (f"is held-out task {self._marks[mark]}" for mark in marks if mark in self._marks), None
-        )
-        return shared or self._related(_calls(self._tools, task))
+        for mark in _marks(self._tools, task, episode):
+            if mark in self._marks:
+                return f"is held-out task {self._marks[mark]}"
+        return self._related(_calls(self._tools, task))
 
     def _related(self, calls: tuple) -> str | None:
         """Which held-out solution the calls are, hold, or are a piece of."""
@@ -67,7 +67,7 @@ class HeldOut:
             return f"is held-out task {self._solutions[calls][1]}"
         counted = Counter(calls)
         for other, (others, name) in self._solutions.items():
-            if _known_by(other) and _run(other, calls) or _telling(other) and others <= counted:
+            if _known_by(other) and _is_run(other, calls) or _telling(other) and others <= counted:
                 return f"contains held-out task {name}"
             if _telling(calls) and counted <= others:
                 return f"is a part of held-out task {name}"
@@ -75,14 +75,13 @@ class HeldOut:
 
 
 def _marks(tools: dict[str, Tool], task: Task, episode: ReplayedEpisode | Fault) -> Iterator[str]:
-    """What a task is known by, whatever its start state."""
+    """Digests by which a task is recognised, whatever its start state."""
     turns = [re.findall(r"\w+", turn.lower()) for turn in task.query]
     yield content_id("query", turns)
-    yield from (content_id("turn", turn) for turn in turns if len(turn) >= LONG_TURN)
+    yield from (content_id("turn", turn) for turn in turns if len(turn) >= LONG_TURN_WORDS)
     if isinstance(episode, ReplayedEpisode) and _known_by(_calls(tools, task)):
-        yield content_id(
-            "outcome", effects_digest(tools, ReplayJob(task.start, task.solution), episode)
-        )
+        job = ReplayJob(task.start, task.solution)
+        yield content_id("outcome", effects_digest(tools, job, episode))
 
 
 def _calls(tools: dict[str, Tool], task: Task) -> tuple:
@@ -95,12 +94,11 @@ def _acting(tools: dict[str, Tool], action: Action) -> tuple:
         return (action,)
     known = tools[action.tool].parameters.get("properties", {}) if action.tool in tools else {}
     defaults = {
-        name: identity(schema["default"]) for name, schema in known.items() if "default" in schema
+        n: identity(schema["default"]) for n, schema in known.items() if "default" in schema
     }
     values = {name: identity(value) for name, value in action.arguments.items()}
-    return action.tool, tuple(
-        sorted((n, v) for n, v in values.items() if n not in defaults or defaults[n] != v)
-    )
+    acting = ((n, v) for n, v in values.items() if n not in defaults or defaults[n] != v)
+    return action.tool, tuple(sorted(acting))
 
 
 def _known_by(calls: tuple) -> bool:
@@ -109,10 +107,9 @@ def _known_by(calls: tuple) -> bool:
 
 
 def _telling(calls: tuple) -> bool:
-    return len(calls) >= TELLING and any(len(call) == 1 or call[1] for call in calls)
+    return len(calls) >= TELLING_CALLS and any(len(call) == 1 or call[1] for call in calls)
 
 
-def _run(short: tuple, long: tuple) -> bool:
-    return any(
-        long[place : place + len(short)] == short for place in range(len(long) - len(short) + 1)
-    )
+def _is_run(short: tuple, long: tuple) -> bool:
+    size = len(short)
+    return any(long[place : place + size] == short for place in range(len(long) - size + 1))

@@ -1,9 +1,9 @@
-"""Validation by an agent: it sees only the query, in a fresh environment, and tries `trials` times (CuES, quality control; paper,
-validation).
+"""Lets an agent try the tasks that a gate has passed: it sees only the query, in a fresh environment, and tries `trials` times
+(CuES, quality control; paper, validation).
 
-It tries the tasks that a gate has passed so far. Its solve rate becomes the task's difficulty. Beyond that
+Its solve rate becomes the task's difficulty. Beyond that
 
-- `strict` asks for `least` successes (0: the execution alone decides, however hard the task is for this agent);
+- `strict` asks for `min_solved` successes (0: the execution alone decides, however hard the task is for this agent);
 - `paper` asks for the paper's clauses of some attempt: success, or a positive reward.
 
 An attempt that the environment or the model's server failed is no trial; a task without any trial is an `error`, for a rerun.
@@ -27,7 +27,7 @@ class Solver(NamedTuple):
 
     policy: Policy
     trials: int = 4
-    least: int = 0
+    min_solved: int = 0
     seed: int = 0
     max_actions: int | None = None
     """Actions an attempt may take; None: as many as the environment allows."""
@@ -37,9 +37,8 @@ def attempt(
     tasks: Sequence[Task], verdicts: Sequence[Verdict], pool: Pool, solver: Solver
 ) -> list[Verdict]:
     """The verdicts on tasks of one environment, after the solver tried the valid ones; in order."""
-    valid = [
-        task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.verdict == "valid"
-    ]
+    judged = zip(tasks, verdicts, strict=True)
+    valid = [task for task, verdict in judged if verdict.verdict == "valid"]
     played = rollouts(
         valid,
         solver.policy,
@@ -58,23 +57,14 @@ def attempt(
 def _judged(verdict: Verdict, attempts: list[Rollout], solver: Solver) -> Verdict:
     tried = [rollout for rollout in attempts if rollout.stop_reason != "env_error"]
     if not tried:
-        return replace(
-            verdict, verdict="error", reason=f"no attempt could be made: {attempts[0].error}"
-        )
+        reason = f"no attempt could be made: {attempts[0].error}"
+        return replace(verdict, verdict="error", reason=reason)
     solved = sum(rollout.success for rollout in tried)
     judged = replace(verdict, attempts=Difficulty(solver.policy.name, solved, len(tried)))
-    if verdict.gate == "paper" and not any(
-        rollout.success or _reward(rollout) > 0 for rollout in tried
-    ):
+    rewarded = any(r.success or max(r.score, r.progress) > 0 for r in tried)
+    if verdict.gate == "paper" and not rewarded:
         return replace(judged, verdict="invalid", reason="no attempt succeeds or has a reward")
-    if solved < solver.least:
-        return replace(
-            judged,
-            verdict="invalid",
-            reason=f"solved {solved} of {len(tried)} times, fewer than {solver.least}",
-        )
+    if solved < solver.min_solved:
+        reason = f"solved {solved} of {len(tried)} times, fewer than {solver.min_solved}"
+        return replace(judged, verdict="invalid", reason=reason)
     return judged
-
-
-def _reward(rollout: Rollout) -> float:
-    return max(rollout.score, rollout.progress)
