@@ -1,13 +1,15 @@
-"""Where each argument of an executed call came from.
+"""Finds where each argument of an executed call came from.
 
-`sources` compares the arguments of every step with the outputs of earlier ones. An argument that equals a part of an earlier
-output was *observed* there, unless an earlier call (or the very call that gave the output) already held the value: then the
-output only echoes what the actor knew. Everything else is *given*. Steps that failed are no source.
+`sources` compares the arguments of every step with the outputs of earlier ones. An argument that
+equals a part of an earlier output was *observed* there, unless an earlier call (or the very call
+that gave the output) already held the value: then the output only echoes what the actor knew.
+Everything else is *given*. Steps that failed are no source.
 
-Equality is JSON's: 10 and 10.0 are one number, 10 and "10" are not equal, true is no number. Truth values, null, integers below
-10 and strings of one or two letters are equal by chance too often: they count as observed only where the names agree
-(`ticket_id` with `id` or `ticket_id`). Of several parts that fit, one with an agreeing name wins, then one of the same app, then
-the earliest. An observation that is not JSON is one text.
+Equality is JSON's: 10 and 10.0 are one number, 10 and "10" are not equal, true is no number. Truth
+values, null, integers below 10 and strings of one or two letters are equal by chance too often:
+they count as observed only where the names agree (`ticket_id` with `id` or `ticket_id`). Of several
+parts that fit, one with an agreeing name wins, then one of the same app, then the earliest. An
+observation that is not JSON is one text.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from coevolve.records import Step
 
 
 class Source(NamedTuple):
-    """Index of the earlier step and the path into its parsed output; `step` None is a given value."""
+    """Index of the earlier step and the path into its parsed output; `step` None is a given
+    value."""
 
     step: int | None
     path: tuple
@@ -32,8 +35,7 @@ GIVEN = Source(None, ())
 
 
 class _Part(NamedTuple):
-    step: int
-    path: tuple
+    source: Source
     words: tuple[str, ...]
     app: str
 
@@ -47,38 +49,39 @@ def output(observation: str) -> Any:
 
 
 def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[dict[tuple, Source]]:
-    """Per step: path of each argument → its source. A list or object that equals an observed one is one path; else its
-    members are followed. `apps` maps tools to apps (default: the tool's name before the first dot). Code has no arguments.
-    """
+    """Per step: path of each argument → its source. A list or object that equals an observed one is
+    one path; else its members are followed. `apps` maps tools to apps (default: the tool's name
+    before the first dot). Code has no arguments."""
     parts: dict[Any, list[_Part]] = {}
     held: dict[Any, set[tuple[str, ...]]] = {}
-    found = []
+    found: list[dict[tuple, Source]] = []
     for index, step in enumerate(steps):
+        found.append({})
         if isinstance(step.action, str):
-            found.append({})
             continue
-        app = app_of(step.action.tool, apps)
-        found.append(dict(_arguments(step.action.arguments, (), parts, app)))
-        for path, value in _leaves(step.action.arguments, ()):
-            held.setdefault(identity(value), set()).add(_words_of(path))
-        if step.error is None:
-            _remember(index, app, output(step.observation), parts, held)
+        app = (apps or {}).get(step.action.tool) or step.action.tool.partition(".")[0]
+        found[-1].update(_arguments(step.action.arguments, (), parts, app))
+        for path, value in _parts_of(step.action.arguments, ()):
+            if not isinstance(value, list | dict):
+                held.setdefault(identity(value), set()).add(_words_of(path))
+        for path, part in _parts_of(output(step.observation), ()) if step.error is None else ():
+            same, words = identity(part), _words_of(path)
+            known = held.get(same, ())
+            if not known or (trivial(part) and not any(_agree(words, other) for other in known)):
+                parts.setdefault(same, []).append(_Part(Source(index, path), words, app))
     return found
 
 
-def app_of(tool: str, apps: Mapping[str, str] | None = None) -> str:
-    return (apps or {}).get(tool) or tool.partition(".")[0]
-
-
 def at(value: Any, path: tuple) -> Any:
-    """The part of a parsed output that a path leads to; raises KeyError, IndexError or TypeError where there is none."""
+    """The part of a parsed output that a path leads to; raises KeyError, IndexError or TypeError
+    where there is none."""
     for key in path:
         value = value[key]
     return value
 
 
 def trivial(value: Any) -> bool:
-    """Too common for its equality to mean anything."""
+    """Whether a value is too common for its equality to mean anything."""
     if value is None or isinstance(value, bool):
         return True
     if isinstance(value, (int, float)):
@@ -86,15 +89,24 @@ def trivial(value: Any) -> bool:
     return len(value) < (3 if isinstance(value, str) else 1)
 
 
-def _remember(
-    index: int, app: str, value: Any, parts: dict, held: Mapping[Any, set[tuple[str, ...]]]
-) -> None:
-    for path, part in _parts_of(value, ()):
-        same, words = identity(part), _words_of(path)
-        known = held.get(same, ())
-        if known and (not trivial(part) or any(_agree(words, other) for other in known)):
-            continue
-        parts.setdefault(same, []).append(_Part(index, path, words, app))
+def identity(value: Any) -> Any:
+    """A hashable form in which equal JSON values, and only those, are equal."""
+    if isinstance(value, dict):
+        return "object", tuple(sorted((key, identity(member)) for key, member in value.items()))
+    if isinstance(value, list):
+        return "list", tuple(identity(member) for member in value)
+    kind = {bool: "truth", str: "text"}.get(type(value), "number")
+    return kind, value
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of an identifier: `orderId`, `order_id` → ("order", "id")."""
+    return tuple(word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name))
+
+
+def alike(a: tuple, b: tuple) -> bool:
+    """Whether the last names on two paths agree, as `receiver_email` and `email` do."""
+    return _agree(_words_of(a), _words_of(b))
 
 
 def _arguments(
@@ -111,58 +123,28 @@ def _arguments(
 
 def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> Source | None:
     fitting = [part for part in parts if not trivial(value) or _agree(words, part.words)]
-    if not fitting:
-        return None
-    best = min(
-        fitting, key=lambda part: (not _agree(words, part.words), part.app != app, part.step)
-    )
-    return Source(best.step, best.path)
+
+    def rank(part: _Part) -> tuple:
+        return not _agree(words, part.words), part.app != app, part.source.step
+
+    return min(fitting, key=rank).source if fitting else None
 
 
 def _parts_of(value: Any, path: tuple) -> Iterator[tuple[tuple, Any]]:
-    """All parts of an output, the whole first."""
+    """All parts of a value, the whole first."""
     yield path, value
     if isinstance(value, (list, dict)):
         for key, member in _members(value):
             yield from _parts_of(member, (*path, key))
 
 
-def _leaves(value: Any, path: tuple) -> Iterator[tuple[tuple, Any]]:
-    if isinstance(value, (list, dict)):
-        for key, member in _members(value):
-            yield from _leaves(member, (*path, key))
-    else:
-        yield path, value
-
-
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:
     return iter(value.items()) if isinstance(value, dict) else iter(enumerate(value))
-
-
-def identity(value: Any) -> Any:
-    """A hashable form in which equal JSON values, and only those, are equal."""
-    if isinstance(value, dict):
-        return "object", tuple(sorted((key, identity(member)) for key, member in value.items()))
-    if isinstance(value, list):
-        return "list", tuple(identity(member) for member in value)
-    return (
-        "truth" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
-    ), value
-
-
-def words_of(name: str) -> tuple[str, ...]:
-    """The words of an identifier: `orderId`, `order_id` → ("order", "id")."""
-    return tuple(word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name))
 
 
 def _words_of(path: tuple) -> tuple[str, ...]:
     """The words of the last name on a path: ("orders", 0, "orderId") → ("order", "id")."""
     return words_of(next((key for key in reversed(path) if isinstance(key, str)), ""))
-
-
-def alike(a: tuple, b: tuple) -> bool:
-    """Whether the last names on two paths agree, as `receiver_email` and `email` do."""
-    return _agree(_words_of(a), _words_of(b))
 
 
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

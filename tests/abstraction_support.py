@@ -43,7 +43,8 @@ def execute(pool, start, calls, mode="random"):
 
 
 def noisy(pool, task, seed):
-    """The task's solution as an explorer might stumble on it: between reads, failures and preparations of other apps."""
+    """The task's solution as an explorer might stumble on it: between reads, failures and
+    preparations of other apps."""
     rng = random.Random(f"noise-{seed}")
     own = {call.tool.partition(".")[0] for turn in task.solution for call in turn}
     others = sorted({tool.app for tool in pool.tools.values()} - own - {"desk"})

@@ -1,7 +1,8 @@
-"""Twenty texts of an environment that give orders, through exploration, abstraction and reflection: they change nothing.
+"""Twenty texts of an environment that give orders, through exploration, abstraction and reflection:
+they change nothing.
 
-The model obeys every order that stands outside the fences. What it does in a shop whose notes give orders is compared with what
-it does where the notes are harmless.
+The model obeys every order that stands outside the fences. What it does in a shop whose notes give
+orders is compared with what it does where the notes are harmless.
 """
 
 from __future__ import annotations
@@ -40,11 +41,21 @@ def signal(note):
     evidence = [Trajectory(f"r{n}", bool(n), float(n), "done", [step]) for n in range(2)]
     env, statistic = variant("saying", note), Statistic("test", 0.5)
     task = Task(id="t", env=env, kind="pay", query=[note], start=Start("default"))
-    return Signal(id="s", kind="boundary", task_id="t", env=env, strength=0.5, statistic=statistic, evidence=evidence, task=task)  # fmt: skip
+    return Signal(
+        id="s",
+        kind="boundary",
+        task_id="t",
+        env=env,
+        strength=0.5,
+        statistic=statistic,
+        evidence=evidence,
+        task=task,
+    )
 
 
 def played(note, journal):
-    """Actions explored, tasks written, and the texts of all prompts, where everything says the note."""
+    """Actions explored, tasks written, and the texts of all prompts, where everything says the
+    note."""
     with (
         ScriptedServer(obedient) as server,
         Models("explore", ServiceOptions(base_url=server.url, journal=str(journal))) as models,
@@ -92,7 +103,13 @@ def test_no_part_of_an_environment_is_outside_the_fences(name):
     said = injection(name, SEEN_BEFORE)
     plan = Plan("guided-0", "guided", context=Context(reflection=said))
     with Pool(SHOP) as pool:
-        talk = Conversation(plan, Opened(observation=said, values={"item": [said]}, state="s"), Memory(pool.tools), False, random.Random(0))  # fmt: skip
+        talk = Conversation(
+            plan,
+            Opened(observation=said, values={"item": [said]}, state="s"),
+            Memory(pool.tools),
+            False,
+            random.Random(0),
+        )
     talk.open(load("explore"), 5)
     talk.take(ChatReply(tool_calls=call("price", {"item": "tea"})["tool_calls"]))
     talk.observe(load("observe"), Step(0, Call("price", {"item": "tea"}), said, said, state="t"), 4)
@@ -103,7 +120,8 @@ def test_no_part_of_an_environment_is_outside_the_fences(name):
 
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_a_fence_holds_against_its_own_name(name):
-    """An attacker who learns each fence's name and writes it into the next text is always one name behind."""
+    """An attacker who learns each fence's name and writes it into the next text is always one name
+    behind."""
     mark = SEEN_BEFORE
     for _ in range(4):
         text = injection(name, mark)

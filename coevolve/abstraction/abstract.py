@@ -1,12 +1,16 @@
-"""Turns explorations into candidate tasks: the stage `abstract` (paper, section on task abstraction), here without a model.
+"""Turns explorations into candidate tasks: the stage `abstract` (paper, section on task
+abstraction), here without a model.
 
-Each exploration's goals are minimised by execution (`goals`), joined to tasks of at most `max_goals` user turns, put into the
-order of a conversation (`turns`), executed once more in that form, and written (`request_writer`). Every solution has been
-executed as it stands. What gives no task is a `Reject` with its reason. Within one run no two tasks share a start state and the
-query or the solution, and no query stands for two different effects; the later one is rejected. An exploration whose environment
-fails is a `Reject` too (`environment`), counts as lost, and is not journalled; the stage stops where everything was lost so far.
+Each exploration's goals are minimised by execution (`goals`), joined to tasks of at most
+`max_goals` user turns, put into the order of a conversation (`turns`), executed once more in that
+form, and written (`request_writer`). Every solution has been executed as it stands. What gives no
+task is a `Reject` with its reason. Within one run no two tasks share a start state and the query or
+the solution, and no query stands for two different effects; the later one is rejected. An
+exploration whose environment fails is a `Reject` too (`environment`), counts as lost, and is not
+journalled; the stage stops where everything was lost so far.
 
-Unlike the paper's abstractor this one needs no model, states nothing that was not executed, and checks every claim.
+Unlike the paper's abstractor this one needs no model, states nothing that was not executed, and
+checks every claim.
 """
 
 from __future__ import annotations
@@ -42,9 +46,11 @@ def abstract(
     env_faults: FaultCounter | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
-    """Candidate tasks in the order of their explorations, at most `per_exploration` of each; the same for any pool size.
+    """Candidate tasks in the order of their explorations, at most `per_exploration` of each; the
+    same for any pool size.
 
-    `environment` gives the running pool of an exploration's `env`. Raises Unreachable where every exploration is lost.
+    `environment` gives the running pool of an exploration's `env`. Raises Unreachable where every
+    exploration is lost.
     """
 
     def work(groups: list[Group], pool: Pool) -> list[AbstractionResult]:
@@ -67,8 +73,9 @@ def abstracted(
     env_faults: FaultCounter | None,
     reject: Callable[[Reject], None],
 ) -> Iterator[Task]:
-    """The new tasks of groups of explorations, in their order. `work` abstracts groups of one environment, `key` names a group's
-    result in the journal. Raises Unreachable where all is lost so far."""
+    """The new tasks of groups of explorations, in their order. `work` abstracts groups of one
+    environment, `key` names a group's result in the journal. Raises Unreachable where all is lost
+    so far."""
     journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     remaining, made = iter(groups), _MadeTasks()
     while chunk := list(islice(remaining, CHUNK)):
@@ -99,7 +106,8 @@ class _MadeTasks:
         self._effects: dict[str, str] = {}
 
     def new(self, result: AbstractionResult, reject: Callable[[Reject], None]) -> Iterator[Task]:
-        """The tasks of a result that no earlier one forbids; the rest, and its own rejects, go to `reject`."""
+        """The tasks of a result that no earlier one forbids; the rest, and its own rejects, go to
+        `reject`."""
         for rejected in result.rejects:
             reject(rejected)
         for task in result.tasks:

@@ -1,10 +1,11 @@
 """Finds one exploration's candidate tasks, without a model.
 
-Each goal is minimised and must be something a user asks for; goals are then joined to conversations of at most `max_goals` turns,
-a goal that uses what an earlier one did first of all. The joined calls are minimised again, put in the order of the conversation,
-executed once more in that form, and written. Where actions are code, the calls become one program and the turns one request, and
-the program is executed once more, and once with its changes in reverse order, which has to come to the same. What gives no task is
-a `Reject`.
+Each goal is minimised and must be something a user asks for; goals are then joined to conversations
+of at most `max_goals` turns, a goal that uses what an earlier one did first of all. The joined
+calls are minimised again, put in the order of the conversation, executed once more in that form,
+and written. Where actions are code, the calls become one program and the turns one request, and the
+program is executed once more, and once with its changes in reverse order, which has to come to the
+same. What gives no task is a `Reject`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ PARTNERS_TRIED = 3
 
 
 class _WrittenSlice(Struct, frozen=True):
-    """Goals that can be asked for: their slice, executed in the order of the turns, and the words."""
+    """Goals that can be asked for: their slice, executed in the order of the turns, and the
+    words."""
 
     found: GoalSlice
     turns: list[TurnPlan]
@@ -145,7 +147,8 @@ class _CandidateSearch:
     def _joined(
         self, singles: Sequence[_WrittenSlice], most: int
     ) -> ReplayCoroutine[list[_WrittenSlice]]:
-        """Up to `most` requests, kinds not yet asked for first, each single used once, each as long as chance has it."""
+        """Up to `most` requests, kinds not yet asked for first, each single used once, each as long
+        as chance has it."""
         asked, used, joined = Counter(), set(), []
         # longer conversations more often, short ones too
         lengths = range(1, self._pool.description.max_goals + 1)
@@ -173,7 +176,8 @@ class _CandidateSearch:
     def _longer(
         self, written: _WrittenSlice, singles: Sequence[_WrittenSlice], partners: Sequence[int]
     ) -> ReplayCoroutine[tuple[int | None, _WrittenSlice | None]]:
-        """The first partner with which the request becomes a longer one: (its number, the request), or (None, None)."""
+        """The first partner with which the request becomes a longer one: (its number, the request),
+        or (None, None)."""
         own = written.found
         for number in partners[:PARTNERS_TRIED]:
             partner = singles[number].found
@@ -185,7 +189,8 @@ class _CandidateSearch:
         return None, None
 
     def _task(self, written: _WrittenSlice) -> ReplayCoroutine[Task | None]:
-        """The request as a task; None, with a reject, where its program does not do what its calls do."""
+        """The request as a task; None, with a reject, where its program does not do what its calls
+        do."""
         found, query = written.found, written.query
         if written.program is None:
             solution = [[found.calls[i] for i in turn.calls] for turn in written.turns]
@@ -212,7 +217,8 @@ class _CandidateSearch:
 def _partners(
     written: _WrittenSlice, singles: Sequence[_WrittenSlice], unused: Sequence[int]
 ) -> list[int]:
-    """Goals that share calls with the request (one uses what the other did) first, then other tools, then the nearest."""
+    """Goals that share calls with the request (one uses what the other did) first, then other
+    tools, then the nearest."""
     own = written.found
     tools = {call.tool for call in own.calls.values()}
 

@@ -1,4 +1,5 @@
-"""Checks the proposals of a model: each becomes a task that was executed as it stands, or a reject with its reason.
+"""Checks the proposals of a model: each becomes a task that was executed as it stands, or a reject
+with its reason.
 
 | reason | the proposal |
 |---|---|
@@ -10,12 +11,13 @@
 | `failed_step`, `out_of_order` | repeats a step that failed, or not in the executed order |
 | `unknown_tool` | composes a call of a tool that the session does not offer |
 | `not_reproduced` | has a call that fails in a fresh session |
-| `ungrounded` | has a value that a solver who has only the query cannot know (`coevolve.grounding`) |
+| `ungrounded` | has a value that a solver with only the query cannot know (`coevolve.grounding`) |
 | `unknowable` | has an identifier in the query that the user could not know |
 | `turn_without_effect` | has a turn that neither changes the state nor has a compared response |
 
-Arguments that an earlier step of the solution gave are taken from the execution in the fresh session, so that a step left out may
-renumber what comes after it. Code is executed character by character.
+Arguments that an earlier step of the solution gave are taken from the execution in the fresh
+session, so that a step left out may renumber what comes after it. Code is executed character by
+character.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
 def proposed_steps(
     proposal: Proposal, exploration: Exploration, pool: Pool, opened: Opened
 ) -> list[list[Step]]:
-    """The steps as which each turn of the solution begins: repeated ones of the exploration, and composed ones."""
+    """The steps as which each turn of the solution begins: repeated ones of the exploration, and
+    composed ones."""
     repeated = [a.step for turn in proposal.turns for a in turn.solution if a.step is not None]
     turns = [
         [_proposed_step(action, exploration, pool, opened) for action in turn.solution]
@@ -129,7 +132,8 @@ def _same(claimed: Action, proposed: ProposedAction, executed: Action) -> bool:
 def execute(
     exploration: Exploration, opened: Opened, turns: list[list[Step]], pool: Pool
 ) -> ReplayCoroutine[ExecutedSolution]:
-    """Runs the solution in a fresh session, observed arguments taken from it. Raises EnvironmentFault."""
+    """Runs the solution in a fresh session, observed arguments taken from it. Raises
+    EnvironmentFault."""
     if pool.description.actions == "code":
         solution = [[step.action for step in turn] for turn in turns]
         episode = yield from replayed(exploration.start, solution)

@@ -1,9 +1,11 @@
 """Finds the goals of an exploration and reduces each by execution to the calls that it needs.
 
-A goal is a call that changed the state, or a call whose response the verifier compares (`checked`). `minimise` starts from the
-calls that inform its arguments and the latest state-changing calls of its app, takes more until a fresh session reproduces the
-goal, then drops calls one by one while it stays reproduced: every call works and the goal has the same effects (or, without
-effects, the same response). Observed arguments take their value from the replay itself, so that a dropped call may renumber ids.
+A goal is a call that changed the state, or a call whose response the verifier compares (`checked`).
+`minimise` starts from the calls that inform its arguments and the latest state-changing calls of
+its app, takes more until a fresh session reproduces the goal, then drops calls one by one while it
+stays reproduced: every call works and the goal has the same effects (or, without effects, the same
+response). Observed arguments take their value from the replay itself, so that a dropped call may
+renumber ids.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def goals_of(trace: ExplorationTrace, description: Description) -> list[int]:
 
 
 def _asked(trace: ExplorationTrace, index: int) -> str:
-    """The tool that people would name for this effect: its own, or the last one before it that is asked for."""
+    """The tool that people would name for this effect: its own, or the last one before it that is
+    asked for."""
     own = trace.tool(index)
     for step in reversed(trace.steps[: index + 1]):
         tool = trace.tools.get(step.action.tool) if isinstance(step.action, Call) else None
@@ -70,14 +73,16 @@ def _asked(trace: ExplorationTrace, index: int) -> str:
 
 
 def asked_for(tool: Tool) -> bool:
-    """Whether people ask for a tool. Where the environment says nothing of its language, they may ask for anything."""
+    """Whether people ask for a tool. Where the environment says nothing of its language, they may
+    ask for anything."""
     return tool.language is None or bool(tool.language.do)
 
 
 def minimise(
     trace: ExplorationTrace, goals: tuple[int, ...], cores: Sequence[frozenset[int]] = ()
 ) -> ReplayCoroutine[GoalSlice | None]:
-    """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in order."""
+    """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in
+    order."""
     for core in (*cores, *_cores(trace, max(goals))):
         found = yield from _execute_slice(trace, goals, core)
         if found:
@@ -115,7 +120,8 @@ def _shrink(trace: ExplorationTrace, found: GoalSlice) -> ReplayCoroutine[GoalSl
 def _execute_slice(
     trace: ExplorationTrace, goals: tuple[int, ...], core: frozenset[int]
 ) -> ReplayCoroutine[GoalSlice | None]:
-    """The slice of `core`, the goals and what informs them, or None if it does not reproduce the goals."""
+    """The slice of `core`, the goals and what informs them, or None if it does not reproduce the
+    goals."""
     order = informed(trace, core | set(goals))
     if any(trace.problems[i] == "failed" for i in order):
         return None
@@ -129,8 +135,8 @@ def informed(
     wanted: Collection[int],
     follow: Callable[[int], bool] = lambda index: True,
 ) -> list[int]:
-    """The wanted steps and, transitively, those whose outputs their arguments came from, in order; of
-    these only such as `follow` takes."""
+    """The wanted steps and, transitively, those whose outputs their arguments came from, in order;
+    of these only such as `follow` takes."""
     closed, waiting = set(), list(wanted)
     while waiting:
         index = waiting.pop()
@@ -153,8 +159,8 @@ def replayed(
 def execute_steps(
     trace: ExplorationTrace, turns: Sequence[Sequence[int]]
 ) -> ReplayCoroutine[tuple[dict[int, Call], dict[int, ActionResult]] | None]:
-    """Executes steps in a fresh session, turn by turn, observed arguments taken from this execution: (calls, results) by index,
-    or None if a call fails."""
+    """Executes steps in a fresh session, turn by turn, observed arguments taken from this
+    execution: (calls, results) by index, or None if a call fails."""
     order = [index for turn in turns for index in turn]
     calls = {index: trace.steps[index].action for index in order}
     # values settle from the first call on, so that as many executions as calls always suffice
@@ -173,7 +179,8 @@ def execute_steps(
 def _rebound(
     trace: ExplorationTrace, calls: dict[int, Call], results: dict[int, ActionResult]
 ) -> dict[int, Call] | None:
-    """The calls with observed arguments as these results have them; None if one is not to be seen."""
+    """The calls with observed arguments as these results have them; None if one is not to be
+    seen."""
     bound = {}
     for index, call in calls.items():
         arguments = call.arguments
@@ -199,7 +206,8 @@ def _replaced(value: Any, path: tuple, member: Any) -> Any:
 
 
 def _reproduced(trace: ExplorationTrace, found: GoalSlice, goal: int) -> bool:
-    """Whether the goal did in the slice what it did in the exploration, up to the new names of observed things."""
+    """Whether the goal did in the slice what it did in the exploration, up to the new names of
+    observed things."""
     step, result = trace.steps[goal], found.results[goal]
     if step.effects:
         before, now = canonical(step.effects).decode(), canonical(result.effects).decode()

@@ -1,7 +1,8 @@
-"""Turns the proposals of a model into tasks: each is checked (`checks`), executed in a fresh session, and made a record.
+"""Turns the proposals of a model into tasks: each is checked (`checks`), executed in a fresh
+session, and made a record.
 
-`judge` is one computation over replays (`environments.replay.ReplayCoroutine`), so that the proposals of many contexts run in one
-batch.
+`judge` is one computation over replays (`environments.replay.ReplayCoroutine`), so that the
+proposals of many contexts run in one batch.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def judge(
 def kind(
     executed: ExecutedSolution, query: Sequence[str], opened: Opened, tools: Mapping[str, Tool]
 ) -> str:
-    """Per turn, the tool that reached its last effect or compared response, in the user's eyes (the change, not the saving of
-    it), and whether the turn needs a look-up."""
+    """Per turn, the tool that reached its last effect or compared response, in the user's eyes (the
+    change, not the saving of it), and whether the turn needs a look-up."""
     kinds, steps = [], executed.steps
     values = judged(steps, query, opened.observation, tools)
     looked_up = {value.step for value in values if value.grounding.kind == "shown"}
@@ -76,7 +77,8 @@ def kind(
 def _asked(
     executed: ExecutedSolution, here: Sequence[int], goal: int, tools: Mapping[str, Tool]
 ) -> str:
-    """The tool that people would name for what a step reached: its own, or the last one before it that is asked for."""
+    """The tool that people would name for what a step reached: its own, or the last one before it
+    that is asked for."""
     own = tools[executed.steps[goal].action.tool]
     for i in reversed([i for i in here if i <= goal]):
         tool = tools[executed.steps[i].action.tool]

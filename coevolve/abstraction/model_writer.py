@@ -1,11 +1,13 @@
-"""Turns the explorations of one context, over all its rounds, into tasks with a model: the stage `abstract --model` (paper, §3;
-CuES, task abstraction).
+"""Turns the explorations of one context, over all its rounds, into tasks with a model: the stage
+`abstract --model` (paper, §3; CuES, task abstraction).
 
-All rounds of a context (those with one signal; without a signal each exploration is a context of its own) are shown to the
-model at once; it answers with at most `per_context` proposals, each of them a query in a user's words, a solution, a guideline
-and its confidence. A proposal is a task only after `checks` and an execution in a fresh session. What is no task is a `Reject`
-with its reason, and so is a context whose answer was refused. Contexts keep the order of their first exploration. A context that
-the model gave no reply for (`BadReply`), or whose environment failed, is a reject that is not journalled: a rerun asks again.
+All rounds of a context (those with one signal; without a signal each exploration is a context of
+its own) are shown to the model at once; it answers with at most `per_context` proposals, each of
+them a query in a user's words, a solution, a guideline and its confidence. A proposal is a task
+only after `checks` and an execution in a fresh session. What is no task is a `Reject` with its
+reason, and so is a context whose answer was refused. Contexts keep the order of their first
+exploration. A context that the model gave no reply for (`BadReply`), or whose environment failed,
+is a reject that is not journalled: a rerun asks again.
 """
 
 from __future__ import annotations
@@ -66,9 +68,11 @@ def write(
     env_faults: FaultCounter | None = None,
     reject: Callable[[Reject], None] = lambda rejected: None,
 ) -> Iterator[Task]:
-    """Tasks in the order of their contexts. Reads all explorations before the first, for a context's rounds may lie apart.
+    """Tasks in the order of their contexts. Reads all explorations before the first, for a
+    context's rounds may lie apart.
 
-    Raises Unreachable where every exploration is lost to faults of the environment; what the model's calls raise ends the stage.
+    Raises Unreachable where every exploration is lost to faults of the environment; what the
+    model's calls raise ends the stage.
     """
     prompt = load("abstract", writer.prompts)
     yield from abstracted(

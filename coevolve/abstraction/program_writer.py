@@ -1,9 +1,11 @@
-"""Writes a slice's calls as one program, and the turns of its request as one: tasks of environments whose actions are code.
+"""Writes a slice's calls as one program, and the turns of its request as one: tasks of environments
+whose actions are code.
 
-Each call becomes a statement; a call whose output a later argument takes is given a name, and the argument says where in that
-output it stands. What the request names (`Language.rows`) is found by that name, as whoever solves the task has to find it: no
-place in a list is written that the request doesn't state, and no condition whose words aren't in the clause for its goal. Logging
-in and the like come from the environment (`CodeSyntax`). The call that ends a program goes to its end.
+Each call becomes a statement; a call whose output a later argument takes is given a name, and the
+argument says where in that output it stands. What the request names (`Language.rows`) is found by
+that name, as whoever solves the task has to find it: no place in a list is written that the request
+doesn't state, and no condition whose words aren't in the clause for its goal. Logging in and the
+like come from the environment (`CodeSyntax`). The call that ends a program goes to its end.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ def write_program(
     query: Sequence[str],
     code: CodeSyntax,
 ) -> str:
-    """The program of the calls of these turns, in order. Raises Unwritable where two calls would end it, where it needs a place in
-    a list, and where a turn does not state what its calls look up."""
+    """The program of the calls of these turns, in order. Raises Unwritable where two calls would
+    end it, where it needs a place in a list, and where a turn does not state what its calls look
+    up."""
     order = [index for turn in turns for index in turn.calls]
     ends = [index for index in order if found.calls[index].tool in code.ends]
     if len(ends) > 1:
@@ -59,7 +62,8 @@ def write_program(
 
 
 def check_apart(trace: ExplorationTrace, found: GoalSlice, turns: Sequence[TurnPlan]) -> None:
-    """Raises Unwritable where a later turn removes a thing that an earlier one made, or overwrites an argument of that one."""
+    """Raises Unwritable where a later turn removes a thing that an earlier one made, or overwrites
+    an argument of that one."""
     made: dict[int, tuple[set[str], set[str]]] = {}
     for turn in turns:
         for index in turn.calls:
@@ -103,8 +107,8 @@ class _ProgramWriter:
         return python_literal(value)
 
     def _observed(self, index: int, source: Source) -> str:
-        """Where an earlier output has the value: in the row of that name, where the request names one. Raises Unwritable where it
-        is found by its place alone."""
+        """Where an earlier output has the value: in the row of that name, where the request names
+        one. Raises Unwritable where it is found by its place alone."""
         parsed = output(self._found.results[source.step].observation)
         app, step = self._trace.tool(index).app, self._trace.steps[source.step]
         phrase = reference(self._trace.tools, step, source.path, app)
@@ -136,7 +140,8 @@ class _ProgramWriter:
 
 
 def _rows(name: str, path: Sequence[Any], places: Sequence[int]) -> str:
-    """`row in songs`, or, for lists in the rows of others, `group in groups for row in group["members"]`."""
+    """`row in songs`, or, for lists in the rows of others, `group in groups for row in
+    group["members"]`."""
     loops, whole, begin = [], name, 0
     for number, place in enumerate(places):
         one = "row" if place == places[-1] else f"part_{number + 1}" if number else "part"

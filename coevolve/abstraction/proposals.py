@@ -1,9 +1,10 @@
 """Asks a model for tasks: it reads all rounds of one context and answers with `Proposals`.
 
-An action of a solution names the executed step that it repeats (``{"step": 4}``), or has `step` null and is *composed*: a call
-that the exploration does not hold, executed before it is believed. Decoding is strict: a confidence that is missing, no number
-or outside 0–1 refuses the proposal. Where the whole answer stays refused after the retry, its items are read one by one, so that
-one bad proposal does not cost the others; each reject keeps the text.
+An action of a solution names the executed step that it repeats (``{"step": 4}``), or has `step`
+null and is *composed*: a call that the exploration does not hold, executed before it is believed.
+Decoding is strict: a confidence that is missing, no number or outside 0–1 refuses the proposal.
+Where the whole answer stays refused after the retry, its items are read one by one, so that one bad
+proposal does not cost the others; each reject keeps the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Gives the phrase by which a request refers to a part of an earlier output.
 
-A tool's `Language` has phrases over the arguments of its call (`refer`) and over the row that the value stands in (`rows`,
-`facts`); a tool without language is referred to by its description. A member of a list is referred to by its place.
+A tool's `Language` has phrases over the arguments of its call (`refer`) and over the row that the
+value stands in (`rows`, `facts`); a tool without language is referred to by its description. A
+member of a list is referred to by its place.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ ROW_SLOT = re.compile(r"\{([\w.]+)\}")
 
 
 class Reference(NamedTuple):
-    """A phrase for a part of an output: a template over the call's arguments, or over the value's row."""
+    """A phrase for a part of an output: a template over the call's arguments, or over the value's
+    row."""
 
     template: str
     bare: bool
-    """The phrase is one argument, like the name behind an id, or the name of a row: a look-up by key."""
+    """The phrase is one argument, like the name behind an id, or the name of a row: a look-up by
+    key."""
     row: tuple | None = None
     """Path to the object whose keys the template has as slots."""
 
 
 def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> Reference | None:
-    """The phrase of a request of `app` for a part of a step's output; None where nobody would refer to it. The bare name behind
-    a key stands for its row only in the app that both belong to."""
+    """The phrase of a request of `app` for a part of a step's output; None where nobody would refer
+    to it. The bare name behind a key stands for its row only in the app that both belong to."""
     tool = tools.get(step.action.tool)
     if tool is None:
         return None
@@ -54,7 +57,8 @@ def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> R
 
 
 def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
-    """The phrase over the value's row; None where the language has none, or the row lacks its words."""
+    """The phrase over the value's row; None where the language has none, or the row lacks its
+    words."""
     key = path[-1] if path else None
     if tool.language is None or not isinstance(key, str):
         return None
@@ -65,7 +69,8 @@ def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
 
 
 def row_words(template: str, parsed: Any, row: tuple) -> dict[str, str] | None:
-    """The texts of a parsed output for the slots of a phrase over a row; None where the row lacks one."""
+    """The texts of a parsed output for the slots of a phrase over a row; None where the row lacks
+    one."""
     words = {}
     for slot in ROW_SLOT.findall(template):
         try:

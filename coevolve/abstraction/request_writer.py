@@ -1,10 +1,12 @@
 """Writes the words of a request from the environment's language templates, without a model.
 
-Slots hold given values as they are and observed ones as the phrase for the output they came from, recursively. Every argument of
-a clause must be stated: by a slot, or by the tool's `optional` phrase; an argument that equals the schema's default may be left
-out, unless the language states defaults too (`absent`). A phrase stands inside another one only at its end (the price of what the
-note names) or as a bare name, and nowhere if two outputs of the conversation differ in what it refers to, or if two rows have the
-name. A tool without language is asked for by its description. `Unwritable` carries the reason why there is no request.
+Slots hold given values as they are and observed ones as the phrase for the output they came from,
+recursively. Every argument of a clause must be stated: by a slot, or by the tool's `optional`
+phrase; an argument that equals the schema's default may be left out, unless the language states
+defaults too (`absent`). A phrase stands inside another one only at its end (the price of what the
+note names) or as a bare name, and nowhere if two outputs of the conversation differ in what it
+refers to, or if two rows have the name. A tool without language is asked for by its description.
+`Unwritable` carries the reason why there is no request.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from coevolve.provenance import Source, at, identity, output
 MAX_TURN_CHARACTERS = 600
 _SLOT = re.compile(r"\{(\w+)\}")
 _TWICE = re.compile(r"(?<!\w)([^\W\d]\w*(?: \w+){0,4}) \1(?!\w)")
-"""A word or a few words that stand twice in a row, as where a phrase ends like the clause that it is put into."""
+"""A word or a few words that stand twice in a row, as where a phrase ends like the clause that it
+is put into."""
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 
 
@@ -60,7 +63,8 @@ class RequestWriter:
         return any(not self._reference(index, source).bare for source in sources)
 
     def _names_tool(self, text: str) -> bool:
-        """Whether the text holds a tool's name; a name that is a plain word of the language may occur."""
+        """Whether the text holds a tool's name; a name that is a plain word of the language may
+        occur."""
         names = [n for n in self._trace.opened.tools or self._trace.tools if _IDENTIFIER.search(n)]
         return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
@@ -92,7 +96,8 @@ class RequestWriter:
         )
 
     def _check_helper(self, index: int, text: str) -> None:
-        """Raises Unwritable where a call that no clause asks for has an argument that its turn does not state."""
+        """Raises Unwritable where a call that no clause asks for has an argument that its turn does
+        not state."""
         arguments = self._found.calls[index].arguments
         for name in arguments.keys() - {path[0] for path in self._trace.links[index]}:
             if grounded(arguments, (name,), self._trace.tool(index), text).kind == "unknown":
@@ -153,7 +158,8 @@ class RequestWriter:
         return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
     def _ambiguous(self, source: Source, slots: list[str]) -> bool:
-        """Whether another call of the tool that the phrase describes as well returned another value in that place."""
+        """Whether another call of the tool that the phrase describes as well returned another value
+        in that place."""
         calls, results = self._found.calls, self._found.results
         own, meant = calls[source.step], _value_at(results[source.step].observation, source.path)
         return any(

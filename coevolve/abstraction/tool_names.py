@@ -1,19 +1,22 @@
-"""Does a text name a tool, as no user would? Its name as it is written (`create_ticket`, pay(31)), or its words in its place:
+"""Finds the name of a tool in a text, where no user would have put it: as it is written
+(`create_ticket`, pay(31)), or its words where a tool would stand.
 
     Do it with create ticket.                 names it
     Use the create ticket function.           names it
     Please create a ticket. Create ticket 4.  does not: that is what people say
 
-A name counts however its parts are joined (`mail.read`, `mail__read` as servers are sent it, `mail->read`, `mail/read`, `mailRead`,
-`fill-fuel-tank`), and whatever is hidden in it (zero width, full width, Cyrillic letters that look Latin). A parameter of several
-parts counts as it is written (`ticket_id`, `fuelAmount`), any where an argument is given (`owner=Ann`). A name that is a word of
-shells and not of English (`mkdir`, `ls`) counts wherever it stands, one of both before a file (`cat a.txt`); a plain word where
-it is called (`price(tea)`, "run sort").
+A name counts however its parts are joined (`mail.read`, `mail__read` as servers are sent it,
+`mail->read`, `mail/read`, `mailRead`, `fill-fuel-tank`), and whatever is hidden in it (zero width,
+full width, Cyrillic letters that look Latin). A parameter of several parts counts as it is written
+(`ticket_id`, `fuelAmount`), any where an argument is given (`owner=Ann`). A name that is a word of
+shells and not of English (`mkdir`, `ls`) counts wherever it stands, one of both before a file (`cat
+a.txt`); a plain word where it is called (`price(tea)`, "run sort").
 
-In words a name of several parts that begins with a verb counts where a tool would stand: right after a word for using something,
-or before a word for a tool. So `trading_login` and `square_root`, which are things, may stand there. Of a dotted name the part
-after the dot counts where it is called or called a tool ("Call read with …", "the read tool"), and both parts in a row do after
-a word for calling ("use mail read").
+In words a name of several parts that begins with a verb counts where a tool would stand: right
+after a word for using something, or before a word for a tool. So `trading_login` and `square_root`,
+which are things, may stand there. Of a dotted name the part after the dot counts where it is called
+or called a tool ("Call read with …", "the read tool"), and both parts in a row do after a word for
+calling ("use mail read").
 """
 
 from __future__ import annotations
@@ -28,17 +31,19 @@ from coevolve.provenance import words_of
 
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 _TOOL = r"\s+(?:tool|function|command|API)\b"
-_CALLING = r"\b(?:us(?:e|es|ing)|via|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+(?:the\s+)?[\"'`]?"
-_INVOKING = r"\b(?:call(?:s|ing)?|invok(?:e|es|ing))\s+(?:the\s+)?"
-_RUNNING = r"\b(?:run(?:s|ning)?|execut(?:e|es|ing)|invok(?:e|es|ing))\s+"
+_INVOKE = r"call(?:s|ing)?|invok(?:e|es|ing)"
+_RUN = r"run(?:s|ning)?|execut(?:e|es|ing)"
+_CALLING = rf"\b(?:us(?:e|es|ing)|via|{_INVOKE}|{_RUN})\s+(?:the\s+)?[\"'`]?"
+_INVOKING = rf"\b(?:{_INVOKE})\s+(?:the\s+)?"
+_RUNNING = rf"\b(?:{_RUN}|invok(?:e|es|ing))\s+"
+_USING = rf"\b(?:with|using|via|through|us(?:e|es)|{_INVOKE}|{_RUN})\s+[\"'`]?"
 _JOINT = r"(?:\.|_+|\s+\.\s*|\s*(?:->|::)\s*)"
 _DOT = r"(?:[._/:#>|\\+-]+|\s+\.\s*|\s*(?:->|::)\s*)"
 _CALL = r"\((?!e?s\))"
 """A bracket right after a word; "file(s)" is no call."""
-_USING = r"\b(?:with|using|via|through|us(?:e|es)|call(?:s|ing)?|invok(?:e|es|ing)|run(?:s|ning)?|execut(?:e|es|ing))\s+[\"'`]?"
 SHELL = frozenset(
-    "awk cd chgrp chmod chown cp curl cwd df dir du egrep fgrep grep gunzip gzip ls mkdir mv pwd rm rmdir scp sed ssh sudo tar "
-    "unzip wc wget xargs".split()
+    "awk cd chgrp chmod chown cp curl cwd df dir du egrep fgrep grep gunzip gzip ls mkdir mv pwd "
+    "rm rmdir scp sed ssh sudo tar unzip wc wget xargs".split()
 )
 """Words of shells that English has not."""
 COMMANDS = frozenset("cat diff echo head tail touch".split())
@@ -46,47 +51,43 @@ COMMANDS = frozenset("cat diff echo head tail touch".split())
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһԛԝмтнкв" + "οανικτυρχɡɑı", "aeopcyxijsdhqwmthkb" + "oavikturxgai"
 )
-SQUASHED = 10
-"""Letters from which on a name without its joints ("createticket") is no ordinary word."""
+SQUASHED_LETTERS = 10
+"""From so many letters on a name without its joints ("createticket") is no ordinary word."""
 VERBS = frozenset(
-    "accept activate add adjust answer approve archive assign authenticate book buy calculate cancel change check close compute "
-    "contact convert copy create deactivate decline delete disable display download edit enable estimate execute fetch fill "
-    "filter find follow fund get invite like list load lock make mark move notify open pay place play post press purchase "
-    "read register reject release remove rename reply reset resolve retrieve round save schedule search send set share show "
-    "sort start stop submit sum transfer unfollow unlike unlock update upload verify view withdraw write".split()
+    "accept activate add adjust answer approve archive assign authenticate book buy calculate "
+    "cancel change check close compute contact convert copy create deactivate decline delete "
+    "disable display download edit enable estimate execute fetch fill filter find follow fund get "
+    "invite like list load lock make mark move notify open pay place play post press purchase "
+    "read register reject release remove rename reply reset resolve retrieve round save schedule "
+    "search send set share show sort start stop submit sum transfer unfollow unlike unlock update "
+    "upload verify view withdraw write".split()
 )
 
 
 def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> str | None:
-    """The tool or parameter that a text names; a plain word only where it is written as a call or called a tool."""
+    """The tool or parameter that a text names; a plain word only where it is written as a call or
+    called a tool."""
     text = _plain(text)
-    parameters = sorted(
-        {n for tool in tools.values() for n in tool.parameters.get("properties", {})}
-    )
-    for names, pattern in (
-        (offered, _written),
-        ([n for n in parameters if _IDENTIFIER.search(n)], _parameter),
-    ):
+    parameters = sorted({n for t in tools.values() for n in t.parameters.get("properties", {})})
+    compound = [name for name in parameters if _IDENTIFIER.search(name)]
+    for names, pattern in ((offered, _written), (compound, _parameter)):
         for name in names:
             if pattern(_plain(name)).search(text):
                 return name
-    if "=" in text:
-        given = next((n for n in parameters if len(n) > 2 and _given(n).search(text)), None)
-        if given:
-            return given
-    return next(
-        (name for name in offered if any(pattern.search(text) for pattern in _in_words(name))), None
-    )
+    for name in parameters if "=" in text else ():
+        if len(name) > 2 and _given(name).search(text):
+            return name
+    return next((n for n in offered if any(p.search(text) for p in _in_words(n))), None)
 
 
 def _plain(text: str) -> str:
-    """As it is read: without accents and characters that show nothing, in the usual width, in Latin letters."""
+    """As it is read: without accents and characters that show nothing, in the usual width, in Latin
+    letters."""
     if text.isascii():
         return text
     whole = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in whole if unicodedata.category(c) not in ("Cf", "Mn")).translate(
-        LOOKALIKES
-    )
+    shown = "".join(c for c in whole if unicodedata.category(c) not in ("Cf", "Mn"))
+    return shown.translate(LOOKALIKES)
 
 
 @lru_cache(maxsize=4096)
@@ -109,12 +110,12 @@ def _joined(name: str, words: Sequence[str]) -> str:
     """The parts of a name with anything between them that nobody puts between words."""
     joined = [_JOINT.join(words)]
     app, dot, last = name.rpartition(".")
-    verb = words_of(last)[:1] and words_of(last)[0] in VERBS
-    if dot and verb:
-        joined.append(_DOT.join([*words_of(app), r"[\s_-]?".join(words_of(last))]))
-    if len(words) > 2 or (len(words) > 1 and words[0] in VERBS):
+    own, does = words_of(last), len(words) > 1 and words[0] in VERBS
+    if dot and own and own[0] in VERBS:
+        joined.append(_DOT.join([*words_of(app), r"[\s_-]?".join(own)]))
+    if len(words) > 2 or does:
         joined.append("-".join(words))
-    if len(words) > 1 and words[0] in VERBS and sum(map(len, words)) >= SQUASHED:
+    if does and sum(map(len, words)) >= SQUASHED_LETTERS:
         joined.append("".join(words))
     return "|".join(joined)
 
@@ -126,10 +127,11 @@ def _camel(words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _parameter(name: str) -> re.Pattern[str]:
-    """A parameter of several parts: in its own spelling, with marks between them, with humps; `userName` is no "username"."""
-    words = words_of(name)
-    snake = rf"(?i:{re.escape(name) if '_' in name else '_+'.join(words)}|{_JOINT.join(words)})"
-    return re.compile(rf"(?<![\w.])(?:{re.escape(name)}|{snake}|{_camel(words)})(?!\w)")
+    """A parameter of several parts: in its own spelling, with marks between them, with humps;
+    `userName` is no "username"."""
+    words, own = words_of(name), re.escape(name)
+    snake = rf"(?i:{own if '_' in name else '_+'.join(words)}|{_JOINT.join(words)})"
+    return re.compile(rf"(?<![\w.])(?:{own}|{snake}|{_camel(words)})(?!\w)")
 
 
 @lru_cache(maxsize=4096)
@@ -141,17 +143,14 @@ def _given(parameter: str) -> re.Pattern[str]:
 def _in_words(name: str) -> tuple[re.Pattern[str], ...]:
     app, dot, last = name.rpartition(".")
     words = words_of(last)
-    said, patterns = r"[\s-]+".join(words), []
+    in_row, own, patterns = r"[\s-]+".join(words), re.escape(last), []
     if not dot and len(words) == 1:
-        patterns.append(rf"{_RUNNING}[\"'`]?{re.escape(name)}\b(?![-'’]\w)")
+        patterns.append(rf"{_RUNNING}[\"'`]?{own}\b(?![-'’]\w)")
     if len(words) > 1 and words[0] in VERBS:
-        patterns.append(rf"{_USING}{said}\b|\b{said}{_TOOL}")
+        patterns.append(rf"{_USING}{in_row}\b|\b{in_row}{_TOOL}")
     if dot:
         both = r"[\s-]+".join([*words_of(app), *words])
-        patterns.append(
-            rf"{_CALLING}{both}\b|\b{said}\s+(?:tool|function)\b|(?<![\w.]){re.escape(last)}{_CALL}"
-        )
-        patterns.append(
-            rf"{_INVOKING}`?{said}`?(?:\(|\s+(?:with|on|from|in|for)\b)|{_CALLING}(?<=`){said}`"
-        )
+        called = rf"\b{in_row}\s+(?:tool|function)\b|(?<![\w.]){own}{_CALL}"
+        patterns += [rf"{_CALLING}{both}\b|{called}", rf"{_CALLING}(?<=`){in_row}`"]
+        patterns.append(rf"{_INVOKING}`?{in_row}`?(?:\(|\s+(?:with|on|from|in|for)\b)")
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

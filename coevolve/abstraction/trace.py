@@ -1,15 +1,17 @@
-"""Reads an exploration for its goals: each argument of its calls can be stated, refers to an earlier output, or makes its call
-unusable.
+"""Reads an exploration for its goals: each argument of its calls can be stated, refers to an
+earlier output, or makes its call unusable.
 
-`read_trace` gives per step the links (argument path → earlier output that the request will refer to) and the problem:
+`read_trace` gives per step the links (argument path → earlier output that the request will refer
+to) and the problem:
 
 - `failed`, `unknown_tool`, `code`: the step is no working call;
-- `lookup_only`: the environment says that users do not know such values, and no earlier step observed it;
-- `unknowable`: the value first appeared in an output, no phrase refers to that output, and the user does not know it either.
+- `lookup_only`: users of the environment do not know such values, and no earlier step observed it;
+- `unknowable`: the value comes from an output, which no phrase refers to, and users do not know it.
 
-In an environment with words of its own, no single item of a list is referred to (a request states all items, or refers to the
-whole list at once), and a `literal` parameter never is. A row's identifier is referred to by the row's name (`Language.rows`),
-where a parameter of that name is wanted. What the actor made up (a text, a number), and what the start state's `values` or the
+In an environment with words of its own, no single item of a list is referred to (a request states
+all items, or refers to the whole list at once), and a `literal` parameter never is. A row's
+identifier is referred to by the row's name (`Language.rows`), where a parameter of that name is
+wanted. What the actor made up (a text, a number), and what the start state's `values` or the
 schema's enum hold, can be stated.
 """
 
@@ -104,7 +106,8 @@ def _literal(tool: Tool, path: tuple) -> bool:
 
 
 def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:
-    """Whether the user knows the value: a truth value, one of an enum, or one of the start state's `values`."""
+    """Whether the user knows the value: a truth value, one of an enum, or one of the start state's
+    `values`."""
     if value is None or isinstance(value, bool):
         return True
     schema = tool.parameters.get("properties", {}).get(path[0], {})
@@ -115,7 +118,8 @@ def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:
 
 
 def _changed(steps: Sequence[Step], opened: Opened, tools: Mapping[str, Tool]) -> list[bool]:
-    """By the hash of the state where the environment gives one, else every call that is not marked read-only."""
+    """By the hash of the state where the environment gives one, else every call that is not marked
+    read-only."""
     changed, last = [], opened.state
     for step in steps:
         if step.state and last:

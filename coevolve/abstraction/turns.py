@@ -1,9 +1,11 @@
 """Groups the calls of a slice into the turns of a conversation.
 
-A *clause* is a call that the user asks for in words: one that people ask for and that does more than inform a later call. A
-clause that reaches a goal (its own effect or checked response, or the effect of the helper that completes it) ends a turn; other
-clauses (go into a folder) open the turn of the next goal of their app. A call that informs stands in the first turn that uses it;
-a helper that completes a pending change stands in that change's turn, any other in the turn of the next clause.
+A *clause* is a call that the user asks for in words: one that people ask for and that does more
+than inform a later call. A clause that reaches a goal (its own effect or checked response, or the
+effect of the helper that completes it) ends a turn; other clauses (go into a folder) open the turn
+of the next goal of their app. A call that informs stands in the first turn that uses it; a helper
+that completes a pending change stands in that change's turn, any other in the turn of the next
+clause.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class TurnPlan(NamedTuple):
 
 
 def plan_turns(trace: ExplorationTrace, found: GoalSlice) -> list[TurnPlan] | None:
-    """The turns, in the executed order of their goals; None if some goal is nothing that a user asks for."""
+    """The turns, in the executed order of their goals; None if some goal is nothing that a user
+    asks for."""
     clauses = _clauses(trace, found)
     completed = {clause: _completion(trace, found, clause, clauses) for clause in clauses}
     ends = [clause for clause in clauses if completed[clause] is not None]
@@ -53,7 +56,8 @@ def plan_turns(trace: ExplorationTrace, found: GoalSlice) -> list[TurnPlan] | No
 
 
 def _turn_of(trace: ExplorationTrace, clause: int, ends: list[int]) -> int:
-    """A clause without a goal opens the turn of the next goal of its app, whose hidden state it sets."""
+    """A clause without a goal opens the turn of the next goal of its app, whose hidden state it
+    sets."""
     app = trace.tool(clause).app
     later = [number for number, end in enumerate(ends) if end >= clause]
     own = [number for number in later if trace.tool(ends[number]).app == app]
@@ -73,8 +77,8 @@ def _clauses(trace: ExplorationTrace, found: GoalSlice) -> list[int]:
 def _completion(
     trace: ExplorationTrace, found: GoalSlice, clause: int, clauses: list[int]
 ) -> int | None:
-    """The step at which the clause reaches its goal: itself, or the helper of its app whose effects follow it before the next
-    clause of that app; None for a clause without a goal."""
+    """The step at which the clause reaches its goal: itself, or the helper of its app whose effects
+    follow it before the next clause of that app; None for a clause without a goal."""
     if found.results[clause].effects or clause in found.goals:
         return clause
     for index in found.calls:

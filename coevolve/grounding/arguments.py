@@ -1,15 +1,16 @@
 """Whether a solver who has only the request can know an argument of a call: the one verdict on it.
 
-| verdict | the value |
-|---|---|
-| `stated` | stands in the user's turns so far or in what the environment shows before them, in a form that people use (`texts`) or in the environment's words for it (`Language.words`) |
-| `free` | needs no statement: null, nothing, the parameter's default, a truth value, one of a choice of at most `FEW_CHOICES` ways, all of a list's choices |
-| `shown` | stands in the output of an earlier call, or is a path of stated and shown parts |
-| `unknown` | is none of these |
+- `stated`: it stands in the user's turns so far or in what the environment shows before them, in a
+  form that people use (`texts`) or in the environment's words for it (`Language.words`);
+- `free`: it needs no statement, being null, nothing, the parameter's default, a truth value, one of
+  a choice of at most `FEW_CHOICES` ways, or all of a list's choices;
+- `shown`: it stands in the output of an earlier call, or is a path of stated and shown parts;
+- `unknown`: none of these.
 
-A truth value or a choice is not free where the request makes a difference that people put into words: the schema has another
-default, or the environment has words for it. A truth value that departs from its default is stated by a word of the parameter's
-name (`overwrite`). What a user of the start state would know counts only where the request states it.
+A truth value or a choice is not free where the request makes a difference that people put into
+words: the schema has another default, or the environment has words for it. A truth value that
+departs from its default is stated by a word of the parameter's name (`overwrite`). What a user of
+the start state would know counts only where the request states it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from coevolve.grounding.texts import mentions, plain, states
 from coevolve.provenance import GIVEN, Source, at, identity, trivial
 
 FEW_CHOICES = 4
-"""Members of an enum that is a choice of ways (on, off, auto). A longer one is of things (cities, currencies)."""
+"""Members of an enum that is a choice of ways (on, off, auto). A longer one is of things (cities,
+currencies)."""
 
 
 class Grounding(NamedTuple):
@@ -45,8 +47,9 @@ def grounded(
     shown: Sequence[str] = (),
     source: Source = GIVEN,
 ) -> Grounding:
-    """The verdict on the part of a call's arguments that a path leads to. `text` holds the user's turns so far, `shown` the texts
-    of the earlier outputs by step, `source` where provenance found the value."""
+    """The verdict on the part of a call's arguments that a path leads to. `text` holds the user's
+    turns so far, `shown` the texts of the earlier outputs by step, `source` where provenance found
+    the value."""
     value, whole = at(arguments, path), arguments[path[0]]
     schema = tool.parameters.get("properties", {}).get(path[0], {})
     if "default" in schema and identity(schema["default"]) == identity(whole):
@@ -104,8 +107,8 @@ def _joined(members: Sequence[Grounding]) -> Grounding:
 
 
 def evidence(value: Any, text: str, shown: Sequence[str]) -> Grounding:
-    """The verdict on a value without a parameter: it stands in `text` or in one earlier output, or, for
-    a path, its parts do."""
+    """The verdict on a value without a parameter: it stands in `text` or in one earlier output, or,
+    for a path, its parts do."""
     if states(text, value):
         return STATED
     if trivial(value):

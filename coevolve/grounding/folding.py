@@ -1,9 +1,9 @@
-"""Folds the constants of a program: which texts, numbers and lists its expressions come to, without execution.
+"""Folds the constants of a program: which texts, numbers and lists its expressions come to, without
+execution.
 
-"".join(["Jo", "nas"])                "Jonas"
-x = "Ann" + "Bo"; f"{x}!"             "AnnBo!"
-apis.v.find()[0]["name"]              COMPUTED: depends on what an API returns
-"pizza".replace("pi", "x"), "ab"[:1]  raises NotFolded: a text that is not followed here
+"".join(["Jo", "nas"])                "Jonas" x = "Ann" + "Bo"; f"{x}!"             "AnnBo!"
+apis.v.find()[0]["name"]              COMPUTED: depends on what an API returns "pizza".replace("pi",
+"x"), "ab"[:1]  raises NotFolded: a text that is not followed here
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Folder:
         self._bound = _bound(tree)
 
     def value(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> Any:
-        """The value of an expression of constants alone, else COMPUTED. Raises NotFolded. `seen` are the variables that are
-        being looked up."""
+        """The value of an expression of constants alone, else COMPUTED. Raises NotFolded. `seen`
+        are the variables that are being looked up."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -65,7 +65,8 @@ class Folder:
         return COMPUTED
 
     def _called(self, node: ast.Call, method: ast.Attribute, seen: frozenset[str]) -> Any:
-        """A method of a constant text: `join` is followed, any other one of constants alone is not."""
+        """A method of a constant text: `join` is followed, any other one of constants alone is
+        not."""
         base = self.value(method.value, seen)
         given = (*node.args, *(word.value for word in node.keywords))
         values = [self.value(argument, seen) for argument in given]
@@ -77,7 +78,8 @@ class Folder:
 
 
 def _bound(tree: ast.Module) -> dict[str, ast.expr]:
-    """Variables that one plain assignment binds and nothing changes, not even a method of theirs."""
+    """Variables that one plain assignment binds and nothing changes, not even a method of
+    theirs."""
     stored: Counter[str] = Counter()
     changed, assigned = set(), {}
     for node in ast.walk(tree):

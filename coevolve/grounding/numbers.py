@@ -27,7 +27,10 @@ _SIGNED = frozenset(
 )
 """Words after which `minus` is a sign; after any other it may take away: "my balance minus 20"."""
 _START = rf"(?<![\w.])(?<![A-Z]-)(?:(?<!\d{_GROUP})|(?!\d{{3}}(?!\d)))"
-_DIGITS = rf"(?!0\d)(?P<digits>(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+|\d+)(?:\.\d+)?)(?:[eE](?P<exponent>[+-]?\d{{1,3}}))?"
+_DIGITS = (
+    rf"(?!0\d)(?P<digits>(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+|\d+)(?:\.\d+)?)"
+    r"(?:[eE](?P<exponent>[+-]?\d{1,3}))?"
+)
 _END = rf"(?!\w|\.\d|{_GROUP}\d{{3}}(?!\d)|\s(?:000|dozen)\b|\s+\d+/\d|\s+and\s+a\s+half\b)"
 _NUMBER = re.compile(
     rf"{_NO_NUMBER}|(?:{_MINUS}|{_START}){_DIGITS}{_END}(?:\s+(?P<scale>(?i:{'|'.join(_SCALES)}))\b)?"

@@ -1,12 +1,14 @@
-"""Finds the constants of a program that a solver who has only the request cannot know: texts, numbers, and places in lists.
+"""Finds the constants of a program that a solver who has only the request cannot know: texts,
+numbers, and places in lists.
 
-    next(row for row in groups if row["name"] == "Jonas's trip")     the request has to name the trip
-    "".join(["Jo", "nas"])                                            is judged as "Jonas"
-    transactions[4]                                                   nobody asks for the fifth by chance
+    next(row for row in groups if row["name"] == "Jonas's trip")    the request has to name the trip
+    "".join(["Jo", "nas"])                                           is judged as "Jonas"
+    transactions[4]                                                  nobody asks for it by chance
 
-A constant argument of an API gets the verdict of any call's argument (`arguments`). Other constants have to be stated or shown,
-but for keys (`row["name"]`), names of apps, what logs in, pages and sorts, truth values, formats of dates, what is printed, and the
-small numbers that count or begin something. Texts that are computed from constants in ways that are not followed (`folding`) are
+A constant argument of an API gets the verdict of any call's argument (`arguments`). Other constants
+have to be stated or shown, but for keys (`row["name"]`), names of apps, what logs in, pages and
+sorts, truth values, formats of dates, what is printed, and the small numbers that count or begin
+something. Texts that are computed from constants in ways that are not followed (`folding`) are
 unknown. Nothing is executed; code that does not parse has no constants.
 """
 
@@ -41,8 +43,9 @@ def unknown_constants(
     style: CodeSyntax | None = None,
     shown: Sequence[str] = (),
 ) -> list[str]:
-    """What the program holds and neither `text`, the user's turns so far, states nor an earlier output (`shown`) shows, each in
-    words. What the environment adds to calls by itself (`style`) is free."""
+    """What the program holds and neither `text`, the user's turns so far, states nor an earlier
+    output (`shown`) shows, each in words. What the environment adds to calls by itself (`style`) is
+    free."""
     tree = parsed(code)
     if tree is None:
         return []
@@ -127,7 +130,8 @@ class _Reader(ast.NodeVisitor):
         self._visit_all(node.args)
 
     def _technical(self, name: str, word: ast.keyword) -> bool:
-        """Whether an argument says nothing of the task: pages, tokens, a login, how it ended, what the environment adds."""
+        """Whether an argument says nothing of the task: pages, tokens, a login, how it ended, what
+        the environment adds."""
         if self._style.arguments.get(name, {}).get(word.arg) == ast.unparse(word.value):
             return True
         ending = name in self._style.ends and word.arg == "status"

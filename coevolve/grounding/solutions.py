@@ -1,7 +1,9 @@
-"""Walks an executed solution and gives the verdict on each of its values: what `abstract` and `validate` ask of a task.
+"""Walks an executed solution and gives the verdict on each of its values: what `abstract` and
+`validate` ask of a task.
 
-The user's turns up to a step's own and the start's observation are its text; the outputs before it are what it was shown. Of a
-program each constant is judged that the request has to hold (`programs`).
+The user's turns up to a step's own and the start's observation are its text; the outputs before it
+are what it was shown. Of a program each constant is judged that the request has to hold
+(`programs`).
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ def judged(
     tools: Mapping[str, Tool],
     style: CodeSyntax | None = None,
 ) -> Iterator[JudgedValue]:
-    """The verdict on every argument, and on the constants of programs that are unknown. `observation` is what the environment
-    shows at the start, `style` how it writes calls as code."""
+    """The verdict on every argument, and on the constants of programs that are unknown.
+    `observation` is what the environment shows at the start, `style` how it writes calls as
+    code."""
     shown: list[str] = []
     apps = {name: tool.app for name, tool in tools.items()}
     for index, (step, found) in enumerate(zip(steps, sources(list(steps), apps), strict=True)):
@@ -62,13 +65,15 @@ def first_unknown(
     tools: Mapping[str, Tool],
     style: CodeSyntax | None = None,
 ) -> str | None:
-    """The first value that a solver who has only the request cannot know, in words; None where all are known."""
+    """The first value that a solver who has only the request cannot know, in words; None where all
+    are known."""
     values = judged(steps, queries, observation, tools, style)
     return next((value.name for value in values if value.grounding.kind == "unknown"), None)
 
 
 def output_text(observation: str) -> str:
-    """The keys and values of an output, a line each, so that a list's numbers stand apart; the text of what is no JSON."""
+    """The keys and values of an output, a line each, so that a list's numbers stand apart; the text
+    of what is no JSON."""
     parts, lines = [output(observation)], []
     for part in parts:
         if isinstance(part, dict | list):

@@ -1,11 +1,13 @@
-"""Finds synthetic tasks that share something with a task kept for testing (`Description.held_out`), whatever they say of their
-origin.
+"""Finds synthetic tasks that share something with a task kept for testing (`Description.held_out`),
+whatever they say of their origin.
 
-A task touches a held-out one when it begins in the same state, whatever its name; when all of its query or one longer turn of it
-is the same, up to case and punctuation; when its solution holds the other's or is held by it; or when it achieves the same: the
-same effects and compared responses, turn by turn. A solution holds another if it has all its calls one after the other, or, from
-`TELLING_CALLS` on, wherever they stand (the order of two look-ups says nothing); arguments count as they act (10 is 10.0, a
-default is none). The held-out tasks are opened and executed once a pool, which is a matter of seconds.
+A task touches a held-out one when it begins in the same state, whatever its name; when all of its
+query or one longer turn of it is the same, up to case and punctuation; when its solution holds the
+other's or is held by it; or when it achieves the same: the same effects and compared responses,
+turn by turn. A solution holds another if it has all its calls one after the other, or, from
+`TELLING_CALLS` on, wherever they stand (the order of two look-ups says nothing); arguments count as
+they act (10 is 10.0, a default is none). The held-out tasks are opened and executed once a pool,
+which is a matter of seconds.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ LONG_TURN_WORDS = 8
 FEW_CALLS = 2
 """A solution of fewer calls is no sign of anything; a block of code is."""
 TELLING_CALLS = 3
-"""So many calls, one with arguments at least, nobody else makes by chance. Of 583 generated tasks one was a piece of three calls of
-an official BFCL solution, none of a longer one; pieces of two calls come up without having been seen."""
+"""So many calls, one with arguments at least, nobody else makes by chance. Of 583 generated tasks
+one was a piece of three calls of an official BFCL solution, none of a longer one; pieces of two
+calls come up without having been seen."""
 
 
 class HeldOutTasks:
@@ -50,7 +53,8 @@ class HeldOutTasks:
                 self._marks.setdefault(mark, name)
 
     def shared(self, task: Task, episode: ReplayedEpisode) -> str | None:
-        """What a replayed task shares with a held-out one, in words; None if nothing, or if it is given as that very task."""
+        """What a replayed task shares with a held-out one, in words; None if nothing, or if it is
+        given as that very task."""
         id_ = task_id(task.env, task.start, task.query, task.solution, task.verifier)
         if task.origin.kind == "environment" and id_ in self._own:
             return None
@@ -85,7 +89,8 @@ def _marks(tools: dict[str, Tool], task: Task, episode: ReplayedEpisode | Fault)
 
 
 def _calls(tools: dict[str, Tool], task: Task) -> tuple:
-    """The actions of a solution in order, whatever turns they are in, in a form in which those that act alike are equal."""
+    """The actions of a solution in order, whatever turns they are in, in a form in which those that
+    act alike are equal."""
     return tuple(_acting(tools, action) for turn in task.solution for action in turn)
 
 

@@ -1,15 +1,18 @@
-"""Makes the controls of a task: agents that must not succeed on a task that asks for something, and one that must (ACE, arXiv
-2608.27260).
+"""Makes the controls of a task: agents that must not succeed on a task that asks for something, and
+one that must (ACE, arXiv 2608.27260).
 
-`nothing` does nothing. `hollow` makes one call per turn that changes nothing and returns next to nothing (`Description.harmless`).
-`drop T.C` does all of the solution but call C of turn T. A task that one of the first two passes is trivial; a call that can be
-dropped is redundant, unless it informs a later call.
+`nothing` does nothing. `hollow` makes one call per turn that changes nothing and returns next to
+nothing (`Description.harmless`). `drop T.C` does all of the solution but call C of turn T. A task
+that one of the first two passes is trivial; a call that can be dropped is redundant, unless it
+informs a later call.
 
-`swapped` must succeed: where actions are code, a program of which the changes are made in reverse order, as far as names allow
-(`code.order`). A request of two wishes does not state in which order they come; if the outcome depends on it, the task is invalid.
+`swapped` must succeed: where actions are code, a program of which the changes are made in reverse
+order, as far as names allow (`code.order`). A request of two wishes does not state in which order
+they come; if the outcome depends on it, the task is invalid.
 
-Where actions are code, `hollow` makes its call in a program that also declares the task complete, and what is dropped is one
-statement of a program (`drop T.C.L`, L its line): one that gives nothing a name, so that what is left still runs.
+Where actions are code, `hollow` makes its call in a program that also declares the task complete,
+and what is dropped is one statement of a program (`drop T.C.L`, L its line): one that gives nothing
+a name, so that what is left still runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Judges replayed tasks by a gate: what has to hold before execution says that a task is valid.
 
-`strict`, the default, asks of a replayed task: every call works; two replays agree in observations, effects and states, and with
-the effects that the task claims; the verifier accepts the solution; every turn changes the state or has a compared response; no
-text in an argument looks like a call of a tool (some executors would rewrite or run it); a solver who has only the query can know
-every value of a synthetic task's solution (`coevolve.grounding`; CuES, arXiv 2512.01311; ACE, arXiv 2608.27260), and the query has
-a word of what a program does. `paper` is the paper's own gate, to the letter: the solution succeeds, or its reward is positive.
+`strict`, the default, asks of a replayed task: every call works; two replays agree in observations,
+effects and states, and with the effects that the task claims; the verifier accepts the solution;
+every turn changes the state or has a compared response; no text in an argument looks like a call of
+a tool (some executors would rewrite or run it); a solver who has only the query can know every
+value of a synthetic task's solution (`coevolve.grounding`; CuES, arXiv 2512.01311; ACE, arXiv
+2608.27260), and the query has a word of what a program does. `paper` is the paper's own gate, to
+the letter: the solution succeeds, or its reward is positive.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def strict(
     replays: list[ReplayedEpisode],
     style: CodeSyntax | None = None,
 ) -> GateFailure | None:
-    """The first rule that the replays break; controls come after. `style` is how the environment writes calls as code."""
+    """The first rule that the replays break; controls come after. `style` is how the environment
+    writes calls as code."""
     first = replays[0]
     if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
         return GateFailure("timeout", "an action ran out of time")
@@ -113,7 +116,8 @@ def _broken(
 
 
 def related(task: Task, tools: Mapping[str, Tool]) -> bool:
-    """Whether the query has a word of an API that the code calls, beside those that every program calls."""
+    """Whether the query has a word of an API that the code calls, beside those that every program
+    calls."""
     code = "\n".join(action for action in _actions(task) if isinstance(action, str))
     used = [
         tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)
@@ -130,7 +134,8 @@ def _description(tool: Tool) -> str:
 
 
 def _stems(text: str) -> set[str]:
-    """Words of four letters at least by their first four, so that `songs` is `song`; slots of phrases are none."""
+    """Words of four letters at least by their first four, so that `songs` is `song`; slots of
+    phrases are none."""
     plain = re.sub(r"\{[^}]*\}|[\W_]", " ", text.lower())
     return {word[:4] for word in plain.split() if len(word) > 3} - _COMMON
 
@@ -151,7 +156,8 @@ def steps(task: Task, episode: ReplayedEpisode) -> list[Step]:
 def informing(
     task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode
 ) -> set[tuple[int, int]]:
-    """(turn, place) of the calls whose outputs show a later call a value that the query does not state."""
+    """(turn, place) of the calls whose outputs show a later call a value that the query does not
+    state."""
     places = [
         (turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))
     ]

@@ -1,12 +1,13 @@
-"""Lets an agent try the tasks that a gate has passed: it sees only the query, in a fresh environment, and tries `trials` times
-(CuES, quality control; paper, validation).
+"""Lets an agent try the tasks that a gate has passed: it sees only the query, in a fresh
+environment, and tries `trials` times (CuES, quality control; paper, validation).
 
 Its solve rate becomes the task's difficulty. Beyond that
 
-- `strict` asks for `min_solved` successes (0: the execution alone decides, however hard the task is for this agent);
+- `strict` asks for `min_solved` successes (0: the execution alone decides, however hard it is);
 - `paper` asks for the paper's clauses of some attempt: success, or a positive reward.
 
-An attempt that the environment or the model's server failed is no trial; a task without any trial is an `error`, for a rerun.
+An attempt that the environment or the model's server failed is no trial; a task without any trial
+is an `error`, for a rerun.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Judges tasks by execution: the stage `validate`, the most valuable one (without it the paper's loop is worse than static data).
+"""Judges tasks by execution: the stage `validate`, the most valuable one (without it the paper's
+loop is worse than static data).
 
-Each task is replayed in fresh sessions and judged by a gate (`gates`), then by controls (`controls`). A synthetic task that is one
-of the environment's held-out ones is invalid by any gate (`contamination`). An agent may try what is valid (`solver`). A fault of
-the environment is verdict `error`, never `invalid`, and is not journalled; a task that the environment refuses as a bad request is
-`invalid`; an action that runs out of time is `timeout`. Order is kept, and the verdicts are the same for any number of workers. The
-stage stops with Unreachable where every task so far met a fault.
+Each task is replayed in fresh sessions and judged by a gate (`gates`), then by controls
+(`controls`). A synthetic task that is one of the environment's held-out ones is invalid by any gate
+(`contamination`). An agent may try what is valid (`solver`). A fault of the environment is verdict
+`error`, never `invalid`, and is not journalled; a task that the environment refuses as a bad
+request is `invalid`; an action that runs out of time is `timeout`. Order is kept, and the verdicts
+are the same for any number of workers. The stage stops with Unreachable where every task so far met
+a fault.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ def validate(
     journal: Journal | None = None,
     env_faults: FaultCounter | None = None,
 ) -> Iterator[Verdict]:
-    """One verdict per task, in order. `environment` gives the running pool of a task's `env`; `solver` tries what passes."""
+    """One verdict per task, in order. `environment` gives the running pool of a task's `env`;
+    `solver` tries what passes."""
     journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     remaining = iter(tasks)
     held_out: dict[str, HeldOutTasks] = {}

@@ -1,4 +1,5 @@
-"""What the pipe makes of real BFCL: what issue 3 asks of its tasks, judged by the official checker."""
+"""What the pipe makes of real BFCL: what issue 3 asks of its tasks, judged by the official
+checker."""
 
 import pytest
 from benchmarks.bfcl_tasks import report
@@ -29,8 +30,9 @@ def tasks():
 
 
 def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
-    """At least 500 of 1 to 5 turns over all 8 classes, 110 functions and every official pair of classes; two calls in the
-    median; 30 % in which a value crosses turns; 50 start states, none of them official; hardly a near-duplicate."""
+    """At least 500 of 1 to 5 turns over all 8 classes, 110 functions and every official pair of
+    classes; two calls in the median; 30 % in which a value crosses turns; 50 start states, none of
+    them official; hardly a near-duplicate."""
     with Pool("bfcl") as pool:
         found, app_of = report(tasks, pool), {name: tool.app for name, tool in pool.tools.items()}
     print(found)
@@ -50,7 +52,8 @@ def test_tasks_are_many_varied_long_and_nobody_elses(tasks):
 
 
 def test_controls_fail_and_no_request_is_ambiguous(tasks):
-    """Doing nothing and one harmless call per turn score 0; equal words ask for equal effects; no words name a function."""
+    """Doing nothing and one harmless call per turn score 0; equal words ask for equal effects; no
+    words name a function."""
     assert all(
         task.validity.evidence["controls"][name] == 0
         for task in tasks
@@ -69,7 +72,8 @@ def test_controls_fail_and_no_request_is_ambiguous(tasks):
 
 
 def test_a_harmless_read_more_leaves_a_solution_valid(tasks):
-    """Every read of the session that needs no argument, made once more at the beginning of every turn, costs nothing."""
+    """Every read of the session that needs no argument, made once more at the beginning of every
+    turn, costs nothing."""
     jobs = []
     with Pool("bfcl", workers=2) as pool:
         opened = [
@@ -90,7 +94,8 @@ def test_a_harmless_read_more_leaves_a_solution_valid(tasks):
 
 
 def test_numbers_in_their_documented_types_leave_a_solution_valid(tasks):
-    """A whole number written as a float where the function's document says so: the same task, won."""
+    """A whole number written as a float where the function's document says so: the same task,
+    won."""
 
     def written(value, schema):
         if isinstance(value, list):
@@ -118,7 +123,8 @@ def test_numbers_in_their_documented_types_leave_a_solution_valid(tasks):
 
 
 def test_requests_are_what_a_person_would_say(tasks):
-    """No turn is said twice in a conversation, no words stand twice in a row, and what is converted is a number, not money."""
+    """No turn is said twice in a conversation, no words stand twice in a row, and what is converted
+    is a number, not money."""
     converting = 0
     for task in tasks:
         assert len(set(task.query)) == len(task.query), task.query

@@ -35,7 +35,8 @@ def explored(tmp_path_factory):
 
 
 def test_an_environment_of_ones_own_goes_through_the_pipe():
-    """The shop list in a shell pipe: explored, abstracted, validated, all in words that name no tool."""
+    """The shop list in a shell pipe: explored, abstracted, validated, all in words that name no
+    tool."""
     stages = (
         ["explore", "--env", SHOP, "--mode", "curious", "--episodes", "12"],
         ["abstract", "--env", SHOP],
@@ -59,7 +60,8 @@ def test_an_environment_of_ones_own_goes_through_the_pipe():
 
 
 def test_a_command_in_records_is_not_run(tmp_path):
-    """A command line that only the records name is refused, with the flag that allows it; nothing is started."""
+    """A command line that only the records name is refused, with the flag that allows it; nothing
+    is started."""
     mark = tmp_path / "mark"
     env = f"touch {mark}"
     start, query, solution = Start(name="s"), ["q"], [[Call("a", {})]]
@@ -88,7 +90,8 @@ def test_same_bytes_again_and_with_more_workers(coevolve, explored):
 
 @pytest.mark.parametrize("command", ["abstract", "validate"])
 def test_killed_and_run_again(coevolve, explored, tmp_path, command):
-    """Kill -9 as soon as the journal holds finished work: a rerun writes the same bytes and does not do it again."""
+    """Kill -9 as soon as the journal holds finished work: a rerun writes the same bytes and does
+    not do it again."""
     source = explored
     if command == "validate":
         source = tmp_path / "candidates.jsonl"

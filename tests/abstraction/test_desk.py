@@ -1,4 +1,5 @@
-"""Abstraction inverts the desk's own task grammar: from noisy executions of its reference solutions back to the tasks."""
+"""Abstraction inverts the desk's own task grammar: from noisy executions of its reference solutions
+back to the tasks."""
 
 import json
 import re
@@ -32,7 +33,8 @@ def plain(query):
 
 
 def test_noise_is_removed_and_the_request_found(desk, own):
-    """Each noisy execution gives one task: the desk's own solution, request, kind, and the same outcome."""
+    """Each noisy execution gives one task: the desk's own solution, request, kind, and the same
+    outcome."""
     explorations = [noisy(desk, task, seed) for seed, task in enumerate(own)]
     assert sum(len(e.steps) for e in explorations) > 3 * sum(len(t.solution[0]) for t in own)
     made = {task.lineage.explorations[0]: task for task in abstract(explorations, lambda env: desk)}
@@ -51,7 +53,8 @@ def test_noise_is_removed_and_the_request_found(desk, own):
 
 
 def test_every_call_of_a_solution_is_needed(desk, own):
-    """By brute force: leaving out any one call changes the effects or breaks a call (a read only informs, and is exempt)."""
+    """By brute force: leaving out any one call changes the effects or breaks a call (a read only
+    informs, and is exempt)."""
     explorations = [noisy(desk, task, seed) for seed, task in enumerate(own[:40])]
     for task in abstract(explorations, lambda env: desk):
         (calls,) = task.solution
@@ -80,7 +83,8 @@ def test_a_task_tells_where_it_comes_from(desk, own):
 
 
 def test_two_wordings_of_one_deed_are_one_task(desk, own):
-    """The same solution in the same start state, found in two explorations, is kept once; the other is a reject."""
+    """The same solution in the same start state, found in two explorations, is kept once; the other
+    is a reject."""
     rejects = []
     tasks = list(
         abstract(
@@ -91,7 +95,8 @@ def test_two_wordings_of_one_deed_are_one_task(desk, own):
 
 
 def read_of(desk, start, app, owner):
-    """Reading a note in a start state, and answering with it; None where that record does not exist."""
+    """Reading a note in a start state, and answering with it; None where that record does not
+    exist."""
     (parameter,) = desk.tools[f"{app}.read"].parameters["required"]
     read = Call(f"{app}.read", {parameter: owner})
     (episode,) = replay(desk, [ReplayJob(start, [[read]])])
@@ -101,7 +106,8 @@ def read_of(desk, start, app, owner):
 
 
 def test_one_request_never_stands_for_two_effects(desk):
-    """The answer to a question differs with the start state: the later task with the same words is rejected."""
+    """The answer to a question differs with the start state: the later task with the same words is
+    rejected."""
     starts = [desk.start(str(seed)) for seed in range(60)]
     asked = [(start, read_of(desk, start, "gym", "Ann")) for start in starts]
     explorations = [execute(desk, start, calls) for start, calls in asked if calls]
@@ -114,7 +120,8 @@ def test_one_request_never_stands_for_two_effects(desk):
 
 
 def test_per_exploration_caps_the_tasks(desk):
-    """Several goals in one exploration, at most N tasks from it; each goal is a task of its own on the desk."""
+    """Several goals in one exploration, at most N tasks from it; each goal is a task of its own on
+    the desk."""
     start = desk.start("caps")
     names = ("Ann", "Bob", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana")
     answers = [

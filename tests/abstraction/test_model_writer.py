@@ -44,7 +44,8 @@ class Written:
 
 
 def abstracted(env, explored, answer, tmp_path, *, journal=None, faults=None, **options):
-    """Runs the stage on explorations made of calls (or given ones), with a model that answers so."""
+    """Runs the stage on explorations made of calls (or given ones), with a model that answers
+    so."""
     rejects = []
     said = (
         answer
@@ -90,7 +91,8 @@ PAY = ("I want to pay for my tea.", [1, 3])
 
 
 def test_a_grounded_proposal_becomes_a_task(tmp_path):
-    """Query, executed solution, guideline and confidence; kind, effects and lineage as the other writer gives them."""
+    """Query, executed solution, guideline and confidence; kind, effects and lineage as the other
+    writer gives them."""
     written = abstracted(SHOP, [ERRAND], {"tasks": [proposal(PAY)]}, tmp_path)
     (task,) = written.tasks
     assert not written.rejects and task.query == [PAY[0]] and task.kind == "pay/lookup"
@@ -201,7 +203,8 @@ def test_a_composed_action_is_executed_before_it_is_believed(tmp_path):
 
 
 def test_a_step_left_out_renumbers_what_comes_after(tmp_path):
-    """The identifier is taken from the execution by itself, not from the exploration; said in the query it is refused."""
+    """The identifier is taken from the execution by itself, not from the exploration; said in the
+    query it is refused."""
     calls = [
         Call("add", {"item": "milk"}),
         Call("add", {"item": "tea"}),
@@ -218,7 +221,8 @@ def test_a_step_left_out_renumbers_what_comes_after(tmp_path):
 
 
 def test_a_short_identifier_is_one_where_the_environment_said_it_first(tmp_path):
-    """Two letters and digits that only an output shows; what the actor said first is the user's to say."""
+    """Two letters and digits that only an output shows; what the actor said first is the user's to
+    say."""
     calls = [Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]
     said = proposal(("I want to pay for my tea; record i20 is next to it.", [0, 1]))
     with Pool(SHOP) as pool:
@@ -248,7 +252,8 @@ def test_a_short_identifier_is_one_where_the_environment_said_it_first(tmp_path)
 
 
 def test_turns_of_a_conversation(tmp_path):
-    """As many turns as the environment has goals; each needs an effect or a compared response of its own."""
+    """As many turns as the environment has goals; each needs an effect or a compared response of
+    its own."""
     turns = [("I need milk.", [0]), ("I want to pay for my tea now.", [1, 3])]
     written = abstracted(TALKATIVE, [ERRAND], {"tasks": [proposal(*turns)]}, tmp_path)
     (task,) = written.tasks
@@ -259,7 +264,8 @@ def test_turns_of_a_conversation(tmp_path):
 
 
 def test_all_rounds_of_a_context_are_one_question(tmp_path):
-    """Explorations with one signal go together, wherever they lie; at most --per-context of what comes back counts."""
+    """Explorations with one signal go together, wherever they lie; at most --per-context of what
+    comes back counts."""
     with Pool(SHOP) as pool:
         made = [execute(pool, Start("default"), ERRAND[: 2 + n]) for n in range(3)]
     about = [
@@ -299,7 +305,8 @@ def test_another_observation_is_another_task(tmp_path):
 
 
 def test_orders_in_explorations_change_nothing(tmp_path):
-    """A model that obeys orders outside the fences writes the same tasks where observations give orders."""
+    """A model that obeys orders outside the fences writes the same tasks where observations give
+    orders."""
     calls = [Call("price", {"item": "tea"}), Call("pay", {"amount": 31})]
     found = [
         abstracted(variant(name), [calls], obedient, tmp_path) for name in ("preaching", "hushed")

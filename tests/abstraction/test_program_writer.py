@@ -94,7 +94,8 @@ def written(steps: list[Step], known: dict[str, Tool]) -> tuple[str, str]:
 
 
 def test_an_identifier_is_said_and_found_by_the_name_of_its_row():
-    """The row's own words, from nested keys too; the program selects by the same words, after the login that it needs."""
+    """The row's own words, from nested keys too; the program selects by the same words, after the
+    login that it needs."""
     steps = [
         done(Call("m.songs"), SONGS),
         done(Call("m.like", {"song_id": 32}), {"message": "liked"}, True),
@@ -105,7 +106,8 @@ def test_an_identifier_is_said_and_found_by_the_name_of_its_row():
         'word = apis.me.word()["word"]',
         "m_token = apis.m.login(word=word)",
         "songs = apis.m.songs(limit=20)",
-        'apis.m.like(song_id=next(row for row in songs if row["title"] == "Lamp" and row["by"]["name"] == "Bo")["song_id"], '
+        'apis.m.like(song_id=next(row for row in songs if row["title"] == "Lamp" '
+        'and row["by"]["name"] == "Bo")["song_id"], '
         "token=m_token)",
         "apis.me.finish()",
     ]
@@ -179,7 +181,8 @@ def test_literals_inside_lists_stay_literals_and_names_are_kept_apart():
 
 
 def test_people_in_rows_are_found_by_their_names_and_never_by_their_place():
-    """Whether the row is the person, holds the person, or stands in another row; what has no name has no program."""
+    """Whether the row is the person, holds the person, or stands in another row; what has no name
+    has no program."""
     known = tools()
     people = tool(
         "m.people", [], True, rows={"mail": "{name}"}, refer={"mail": "the mail of somebody"}
@@ -215,7 +218,8 @@ def test_people_in_rows_are_found_by_their_names_and_never_by_their_place():
 
 
 def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
-    """Two groups may have a thing of the same name: the clause has to name the group that was looked in."""
+    """Two groups may have a thing of the same name: the clause has to name the group that was
+    looked in."""
     known = tools()
     known["m.inside"] = tool(
         "m.inside", ["song_id"], True, rows={"part_id": "{name}"}, lookup_only=["song_id"]
@@ -246,7 +250,8 @@ def test_a_look_up_by_words_that_its_clause_lacks_is_not_written():
     ],
 )
 def test_what_one_clause_makes_is_not_undone_by_the_next(name, effect, why):
-    """Write a note and rename it is one note of another name, make and delete is nothing; filling what was made is no such thing."""
+    """Write a note and rename it is one note of another name, make and delete is nothing; filling
+    what was made is no such thing."""
     known = tools() | {n: tool(n, ["song_id", "title"]) for n in ("m.make", name)}
     made = Step(
         0,

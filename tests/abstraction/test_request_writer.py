@@ -24,7 +24,8 @@ def tool(name, **language):
 
 
 def request(tools, calls, links=None, observations=None, clauses=None):
-    """The request of one turn that holds all calls; the last one is the clause unless told otherwise."""
+    """The request of one turn that holds all calls; the last one is the clause unless told
+    otherwise."""
     steps = [
         Step(turn=0, action=c, observation=json.dumps((observations or {}).get(i, {})))
         for i, c in enumerate(calls)
@@ -41,7 +42,8 @@ def request(tools, calls, links=None, observations=None, clauses=None):
 
 
 def test_slots_optionals_and_words():
-    """Values as text, an optional argument appended, words for a truth value, a list joined as people do."""
+    """Values as text, an optional argument appended, words for a truth value, a list joined as
+    people do."""
     go = tool(
         "go",
         do=["{unlock} {doors}"],
@@ -81,7 +83,8 @@ def test_observed_values_are_said_as_the_phrase_of_their_call():
 
 
 def test_a_phrase_is_not_wedged_into_another():
-    """At its end a phrase may hold another one, in its middle a bare name alone: who would untangle the rest?"""
+    """At its end a phrase may hold another one, in its middle a bare name alone: who would untangle
+    the rest?"""
     tools = [
         tool("rate", refer={"value": "the value of {a} in {b}"}),
         tool("named", refer={"key": "{a}"}),
@@ -101,7 +104,8 @@ def test_a_phrase_is_not_wedged_into_another():
 
 
 def test_a_phrase_that_two_outputs_answer_differently_is_none():
-    """The one from logging in, after logging in twice: which? Where both outputs agree, it does not matter."""
+    """The one from logging in, after logging in twice: which? Where both outputs agree, it does not
+    matter."""
     tools = [
         tool("login", do=["log in"], refer={"token": "the one from logging in"}),
         tool("pay", do=["pay {a}"]),

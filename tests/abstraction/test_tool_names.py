@@ -1,4 +1,5 @@
-"""Which requests name a tool: a corpus of what people say, and of what only somebody says who knows the tools."""
+"""Which requests name a tool: a corpus of what people say, and of what only somebody says who knows
+the tools."""
 
 from __future__ import annotations
 
@@ -9,10 +10,30 @@ from coevolve.environments.client import Pool
 from coevolve.environments.protocol import Tool
 
 NAMES = [
-    "create_ticket", "post_tweet", "lockDoors", "trading_login", "square_root", "get_stock_info", "spotify.create_playlist",
-    "place_order", "displayCarStatus", "send_message", "check_tire_pressure", "sort", "price", "pay", "list_users",
-    "mail.read", "mail.find", "farm.set", "desk.answer", "mail.send", "mkdir", "cat", "fillFuelTank",
-]  # fmt: skip
+    "create_ticket",
+    "post_tweet",
+    "lockDoors",
+    "trading_login",
+    "square_root",
+    "get_stock_info",
+    "spotify.create_playlist",
+    "place_order",
+    "displayCarStatus",
+    "send_message",
+    "check_tire_pressure",
+    "sort",
+    "price",
+    "pay",
+    "list_users",
+    "mail.read",
+    "mail.find",
+    "farm.set",
+    "desk.answer",
+    "mail.send",
+    "mkdir",
+    "cat",
+    "fillFuelTank",
+]
 PARAMETERS = {"ticket_id": {}, "amount": {}, "id": {}, "fuelAmount": {}, "userName": {}}
 TOOLS = {
     name: Tool(name, "", {"properties": PARAMETERS if name == "create_ticket" else {}})
@@ -140,7 +161,8 @@ def test_what_people_say_names_none(text):
 
 @pytest.mark.bfcl
 def test_requests_of_people_name_none():
-    """Of the benchmark's own requests, written by people, none names a tool but by the shell's own words; one spells a parameter."""
+    """Of the benchmark's own requests, written by people, none names a tool but by the shell's own
+    words; one spells a parameter."""
     with Pool("bfcl") as pool:
         queries = sorted({query for task in pool.tasks("base") for query in task.query})
         found = [named_tool(query, pool.tools, list(pool.tools)) for query in queries]

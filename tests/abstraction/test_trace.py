@@ -60,7 +60,8 @@ def traced(*pairs, values=None):
 
 
 def test_a_looked_up_key_is_linked_within_its_app_only():
-    """The id that the farm's find gave is Ann; the same text from the mail's find is nobody of the farm."""
+    """The id that the farm's find gave is Ann; the same text from the mail's find is nobody of the
+    farm."""
     good = traced(
         ("farm.find", {"name": "Ann"}, {"id": "i12"}),
         ("farm.set", {"id": "i12", "text": "red"}, {}),
@@ -88,7 +89,8 @@ def test_an_observed_value_without_a_phrase_is_unknowable_unless_known():
 
 
 def test_a_literal_parameter_is_stated_or_unusable():
-    """A message is no look-up, though a phrase for the value exists; it may be one that the user knows."""
+    """A message is no look-up, though a phrase for the value exists; it may be one that the user
+    knows."""
     steps = [
         ("mail.read", {"name": "Ann"}, {"text": "amber"}),
         ("mail.send", {"to": "Bob", "text": "amber"}, {}),
@@ -99,7 +101,8 @@ def test_a_literal_parameter_is_stated_or_unusable():
 
 
 def test_an_item_of_a_list_is_not_referred_to_but_a_whole_list_is():
-    """Two subjects in a list of three would have to be told apart from the third; all of them are "my subjects"."""
+    """Two subjects in a list of three would have to be told apart from the third; all of them are
+    "my subjects"."""
     listed = ("mail.list", {}, {"subjects": ["red", "blue"]})
     whole = traced(
         listed, ("farm.set", {"id": "i1", "text": ["red", "blue"]}, {}), values={"id": ["i1"]}

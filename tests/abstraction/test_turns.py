@@ -1,4 +1,5 @@
-"""Conversations of several turns, wordless tools and rejects, on the shop list in a real worker process."""
+"""Conversations of several turns, wordless tools and rejects, on the shop list in a real worker
+process."""
 
 import pytest
 from abstraction_support import SHOP, execute, variant
@@ -23,7 +24,8 @@ def tasks(env, calls, **options):
 
 
 def test_a_price_is_asked_for_as_a_price():
-    """The looked-up amount is said as what it is; the goal's kind is a look-up; another price and the failed call are gone."""
+    """The looked-up amount is said as what it is; the goal's kind is a look-up; another price and
+    the failed call are gone."""
     (task,), rejects = tasks(
         SHOP, [Call("price", {"item": "bread"}), Call("add", {"item": "gold"}), *TEA]
     )
@@ -42,7 +44,8 @@ def test_an_amount_out_of_nowhere_is_rejected():
 
 
 def test_goals_become_turns():
-    """Up to three goals are joined; what informs a goal stands in its turn, wherever the explorer had done it."""
+    """Up to three goals are joined; what informs a goal stands in its turn, wherever the explorer
+    had done it."""
     calls = [TEA[0], Call("add", {"item": "milk"}), Call("price", {"item": "bread"}), TEA[1]]
     seen = set()
     for seed in range(12):

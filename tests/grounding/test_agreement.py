@@ -1,10 +1,14 @@
 """`abstract` and `validate` answer alike whether a solver who has only the query can know a value.
 
-A row is a value and a request; its place is an argument of a call, a member of a nested argument, or a constant of a program. The
-check of the model's writer and the strict gate both get it; a request that does not state the value is refused by both.
+A row is a value and a request; its place is an argument of a call, a member of a nested argument,
+or a constant of a program. The check of the model's writer and the strict gate both get it; a
+request that does not state the value is refused by both.
 """
 
 from __future__ import annotations
+
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -14,50 +18,13 @@ from coevolve.environments.replay import ReplayedEpisode
 from coevolve.records import Call, Effect, Origin, Start, Step, Task
 from coevolve.validation import gates
 
-STATED = [
-    # dates
-    ("2025-07-04", "on July 4th, 2025 at noon"), ("2025-07-04", "on 4 July 2025"), ("2025-07-04", "the 4th of July, 2025"),
-    ("2025-07-04", "since Jul. 4 2025"), ("2025-07-04", "until 2025/07/04"), ("2025-03-22", "on 22-Mar-2025"),
-    ("2025-07-25", "due 07/25/2025"), ("2025-07-25", "due 25.7.2025"), ("2025-04-04", "due 4/4/2025"),
-    ("July 4, 2025", "due 2025-07-04"), ("2025-07-04T15:30:00", "at 3:30 pm on July 4, 2025"), ("2025-07-04", "on 2025-07-04T10:00"),
-    # times
-    ("15:30", "at 3:30 pm"), ("15:30", "at 3:30PM"), ("15:30", "by 3:30 p.m., please"), ("15:30:00", "at 15:30"), ("15:00", "from 3pm on"),
-    ("08:20", "at 8:20"), ("8:20", "at 8:20 am"), ("12:00", "at noon"), ("00:15", "at 12:15 am"), ("3:30 pm", "at 15:30"),
-    # numbers
-    (1500, "pay $1,500 to him"), (1500.0, "pay $1500.00"), (1500, "pay 1.5 thousand"), (1500, "fifteen hundred dollars"),
-    (250, "two hundred and fifty of them"), (2005, "two thousand five"), (3, "three cats"), (-4, "it is minus 4 outside"),
-    (25, "twenty-five or so"), (0.25, "add 0.25"), ("1500", "pay 1,500"), (1500, "pay 1'500"), (5, "for 2-5 people"), (50, "a 50-gallon tank"),
-    (2.5, "for 2.5 km"), (60, "for $60/month"), (12.5, "by 12.50%"), (20, "do it 20 times"),
-    # names
-    ("parkingBrake", "set the Parking Brake"), ("high_priority", "with high priority"), ("well-known", "a well known one"),
-    ("Ann", "use Ann's order"), ("Ann", "for ANN"), ("apple", "buy some apples"), ("box", "take the boxes"), ("berry", "two berries"),
-    ("I'm late.", "say ‘I’m late’"), ('the "big" one', "take the “big” one"), ("into my notes", "put it  into\nmy notes"),
-    ("I'm late.", "say I'm late."), ("report.txt", "open report.txt."), ("München", "go to MÜNCHEN"),
-    # paths by their parts
-    ("./papers/a.txt", "copy a.txt into papers"), ("/home/ann", "go to ann in home"),
-    # lists
-    (["Ann", "Bob"], "for Ann and Bob"), ([3, 1500], "take three, then 1,500"), (["2025-07-04"], "on July 4, 2025"), (["apple", "tea"], "tea and apples"),
-]  # fmt: skip
-UNKNOWN = [
-    ("2025-07-04", "on July 14th, 2025"), ("2025-07-04", "on June 4th, 2025"), ("2025-07-04", "on July 4th, 2024"), ("2025-07-04", "on July 4th"),
-    ("2025-07-04", "on 07/04/2025"), ("2025-07-04", "on 04.07.2025"), ("2025-02-30", "on 30/02/2025"), ("2025-07-04T15:30:00", "on July 4, 2025"),
-    ("2025-07-04T15:30:00", "on July 4, 2025 at 3:30 am"),
-    ("15:30", "at 3:30"), ("8:20", "at 8:20 pm"), ("15:30", "at 15:31"), ("15:30", "version 1.15:30"), ("10:30", "at 10:30:15"), ("15:30", "at 13:30 pm"),
-    (20, "want 20,000 gallons"), (20, "want 20.5 gallons"), (20, "want -20 gallons"), (20, "by 8:20"), (20, "since 20/11/1999"),
-    (20, "want 20k"), (17, "in flat B17"), (17, "in flat B-17"), (17, "make it minus 17"), (-17, "make it 17"), (3, "twenty-three"),
-    (3, "three hundred"), (300, "three hundred and two"), (5, "two thousand five"), (4, "on the 4th"), (31, "USR31"), (7, "call 007"),
-    (1, "someone"), (2.5, "version 2.5.1"), (1500, "room 15000"), ("-20", "want 20"), (0.5, "three and a half"), ("1500", "room 15000"),
-    ("tea", "fill the teapot"), ("parkingBrake", "the brake"), ("parkingBrake", "brake while parking"), ("Ann", "for Anna"), ("apple", "a pineapple"),
-    ("Jame", "for James"), ("apples", "an apple"), ("as", "what an ass"), ("report.txt", "the report"), ("well-known", "it goes well"),
-    ("./papers/a.txt", "copy a.txt"), ("./papers/a.txt", "copy b.txt into papers"),
-    (["Ann", "Bob"], "for Ann"), ([3, 1500], "take three, then 1,600"), (["apple", "tea"], "apples and a teapot"),
-]  # fmt: skip
-NESTED = "{'a': {'b': [VALUE]}}"
+FORMS = tomllib.loads((Path(__file__).parent / "forms.toml").read_text())
 ACT = Tool("v.act", "Perform something.", {"properties": {"value": {}}}, app="v")
 
 
 def both(query, action, tool=ACT, start="", earlier=()):
-    """What the model's writer and the strict gate say of a task of one turn; `earlier` holds calls and their outputs."""
+    """What the model's writer and the strict gate say of a task of one turn; `earlier` holds calls
+    and their outputs."""
     tools = {tool.name: tool, "v.look": Tool("v.look", "", {"properties": {}}, app="v")}
     actions = [*(Call("v.look") for _ in earlier), action]
     results = [
@@ -77,7 +44,14 @@ def both(query, action, tool=ACT, start="", earlier=()):
     except RejectedProposal as rejected:
         assert rejected.reason == "ungrounded"
         written = False
-    task = Task(id="t", env="x", query=[query], solution=[actions], start=Start("s"), origin=Origin("synthesis"))  # fmt: skip
+    task = Task(
+        id="t",
+        env="x",
+        query=[query],
+        solution=[actions],
+        start=Start("s"),
+        origin=Origin("synthesis"),
+    )
     episode = ReplayedEpisode(opened, [results], Graded(success=True, score=1))
     failure = gates.strict(task, tools, [episode, episode])
     assert failure is None or failure.reason.startswith("ungrounded")
@@ -93,14 +67,14 @@ def at_places(value):
         yield f"x = {value!r}\napis.v.act(value=[x])"
 
 
-@pytest.mark.parametrize(("value", "query"), STATED)
+@pytest.mark.parametrize(("value", "query"), FORMS["stated"])
 def test_forms_that_people_use(value, query):
     """Both stages take the value, at each place."""
     for action in at_places(value):
         assert both(query, action) == (True, True), action
 
 
-@pytest.mark.parametrize(("value", "query"), UNKNOWN)
+@pytest.mark.parametrize(("value", "query"), FORMS["unknown"])
 def test_near_misses(value, query):
     """Neither stage takes what only looks like the value."""
     for action in at_places(value):
@@ -110,23 +84,39 @@ def test_near_misses(value, query):
 @pytest.mark.parametrize(
     ("place", "query", "known"),
     [
-        (0, "take it", True), (-1, "take it", True), (1, "take the second", True), (1, "take the 2nd", True), (-2, "the second from the end", True),
-        (3, "take the fourth", True), (1, "take the first", False), (1, "take 2", False), (4, "take the fourth", False), (10, "the 11th", True),
+        (0, "take it", True),
+        (-1, "take it", True),
+        (1, "take the second", True),
+        (1, "take the 2nd", True),
+        (-2, "the second from the end", True),
+        (3, "take the fourth", True),
+        (1, "take the first", False),
+        (1, "take 2", False),
+        (4, "take the fourth", False),
+        (10, "the 11th", True),
     ],
-)  # fmt: skip
+)
 def test_places_in_lists(place, query, known):
     """An ordinal states a place of a program's list; the first and the last need none."""
     assert both(query, f"apis.v.act(value=apis.v.look()[{place}])") == (known, known)
 
 
 CHOICES = {
-    "truth value": ({}, True), "choice": ({"enum": ["on", "off", "auto"]}, "on"), "default": ({"default": 7}, 7),
-    "nothing": ({}, ""), "null": ({}, None), "no members": ({}, []), "all members": ({"items": {"enum": ["l", "r"]}}, ["r", "l"]),
-}  # fmt: skip
+    "truth value": ({}, True),
+    "choice": ({"enum": ["on", "off", "auto"]}, "on"),
+    "default": ({"default": 7}, 7),
+    "nothing": ({}, ""),
+    "null": ({}, None),
+    "no members": ({}, []),
+    "all members": ({"items": {"enum": ["l", "r"]}}, ["r", "l"]),
+}
 DECISIONS = {
-    "other than the default": ({"default": False}, True), "choice other than the default": ({"default": "off", "enum": ["on", "off"]}, "on"),
-    "some members": ({"items": {"enum": ["l", "r"]}}, ["l"]), "one of many": ({"enum": list("abcde")}, "a"), "no choice": ({"enum": ["on"]}, "far"),
-}  # fmt: skip
+    "other than the default": ({"default": False}, True),
+    "choice other than the default": ({"default": "off", "enum": ["on", "off"]}, "on"),
+    "some members": ({"items": {"enum": ["l", "r"]}}, ["l"]),
+    "one of many": ({"enum": list("abcde")}, "a"),
+    "no choice": ({"enum": ["on"]}, "far"),
+}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +125,8 @@ DECISIONS = {
     ids=[*CHOICES, *DECISIONS],
 )
 def test_what_nobody_has_to_state(schema, value, free):
-    """Defaults, truth values and a choice of few ways are free; what departs from a default is not."""
+    """Defaults, truth values and a choice of few ways are free; what departs from a default is
+    not."""
     tool = Tool("v.act", "Perform something.", {"properties": {"value": schema}}, app="v")
     for action in (Call("v.act", {"value": value}), f"apis.v.act(value={value!r})"):
         assert both("do", action, tool) == (free, free)
@@ -165,11 +156,16 @@ def test_a_departure_from_a_default_is_stated_by_its_name():
 @pytest.mark.parametrize(
     ("value", "start", "earlier", "known"),
     [
-        (31, "", ["tea costs 31 today"], True), (31, "", ["tea costs 310"], False), (31, "You owe 31.", [], True), (200, "", ["[100, 200]"], True),
-        ("2025-07-04", "", ["It is July 4th, 2025."], True), ("./papers/a.txt", "", ['["a.txt"]', "in papers"], True), ("./papers/a.txt", "", ['["a.txt"]'], False),
+        (31, "", ["tea costs 31 today"], True),
+        (31, "", ["tea costs 310"], False),
+        (31, "You owe 31.", [], True),
+        (200, "", ["[100, 200]"], True),
+        ("2025-07-04", "", ["It is July 4th, 2025."], True),
+        ("./papers/a.txt", "", ['["a.txt"]', "in papers"], True),
+        ("./papers/a.txt", "", ['["a.txt"]'], False),
         (20, "", ['{"since": "1999-11-20", "sum": 20.5}'], False),
     ],
-)  # fmt: skip
+)
 def test_what_the_environment_shows(value, start, earlier, known):
     """At the start or in an earlier output, as JSON or in words."""
     assert both("do", Call("v.act", {"value": value}), ACT, start, earlier) == (known, known)

@@ -28,10 +28,29 @@ SAYS = {
     "1e-05 and 0.25": [0.00001, 0.25],
 }
 SAYS_NONE = [
-    "8:20 or 20:15:00", "20/11/1999", "1999-11-20", "20.11.1999", "version 2.5.1", "flat B17", "flat B-17", "USR17", "20th",
-    "007", "20k", "20\u00bd", "20 1/2 cups", "20 and a half", "three and a half", "hundreds", "one two three", "two-thirds",
-    "20 000", "20 dozen", "someone", "1234,567",
-]  # fmt: skip
+    "8:20 or 20:15:00",
+    "20/11/1999",
+    "1999-11-20",
+    "20.11.1999",
+    "version 2.5.1",
+    "flat B17",
+    "flat B-17",
+    "USR17",
+    "20th",
+    "007",
+    "20k",
+    "20\u00bd",
+    "20 1/2 cups",
+    "20 and a half",
+    "three and a half",
+    "hundreds",
+    "one two three",
+    "two-thirds",
+    "20 000",
+    "20 dozen",
+    "someone",
+    "1234,567",
+]
 
 
 @pytest.mark.parametrize("text", SAYS)
@@ -49,10 +68,17 @@ def test_digits_that_are_no_number_of_things(text):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (20, "I want 20,000 gallons"), (20, "I want 20.5 gallons"), (20, "I want -20 gallons"), (20, "fill it by 8:20"),
-        (20, "since 20/11/1999"), (17, "make it 1.17"), (17, "make it minus 17"), (-17, "make it 17"), (3, "twenty-three"),
+        (20, "I want 20,000 gallons"),
+        (20, "I want 20.5 gallons"),
+        (20, "I want -20 gallons"),
+        (20, "fill it by 8:20"),
+        (20, "since 20/11/1999"),
+        (17, "make it 1.17"),
+        (17, "make it minus 17"),
+        (-17, "make it 17"),
+        (3, "twenty-three"),
     ],
-)  # fmt: skip
+)
 def test_a_part_of_another_number_says_no_argument(value, text):
     """For a number and, but for words before it, for a text of digits."""
     tool = Tool("fill", "", {"properties": {"amount": {}}})

@@ -17,16 +17,17 @@ TOOLS = {
 QUERY = 'Pay Jonas $20 for the second "pizza night", and say: Hello AnnBo.'
 
 GROUNDED = [
-    'row = next(r for r in apis.v.find(page_limit=20, page_index=0, sort_by="-age") if r["name"] == "Jonas")',
+    'row = next(r for r in apis.v.find(page_limit=20, sort_by="-age") if r["name"] == "Jonas")',
     'apis.v.pay(to=apis.v.find(query="Jonas")[0]["email"], amount=20)',
     "apis.v.pay(amount=20.0)",
     'apis.v.pay(note="".join(["Ann", "Bo"]))',
     'x = "Ann" + "Bo"\napis.v.pay(note=x)',
     'apis.v.pay(note=f"Hello {apis.v.find()[-1]}, ")',
     'apis.v.pay(note=", ".join(r["name"] for r in apis.v.find()))',
-    't = apis.v.login(username="x@y.z", password="secret")["access_token"]\napis.v.find(access_token=t)',
+    't = apis.v.login(username="x@y.z", password="secret")["token"]\napis.v.find(access_token=t)',
     'p = {r["account"]: r["password"] for r in apis.v.find()}["v"]\nprint("debug 99", p)',
-    "songs = []\nfor page in range(10):\n    got = apis.v.find(page_index=page)\n    songs += got\n    if len(got) < 20:\n        break",
+    "songs = []\nfor page in range(10):\n    got = apis.v.find(page_index=page)\n    songs += got\n"
+    "    if len(got) < 20:\n        break",
     "n = 0\nfor r in apis.v.find():\n    n += 1\napis.v.pay(amount=n)",
     "apis.v.find()[1]",
     '"a docstring"\napis.v.find(query=None, private=True)',
@@ -81,7 +82,8 @@ def test_nobody_could_know(code):
 
 
 def test_what_the_environment_adds_is_free():
-    """Arguments of the environment's own style, as they stand there; others of the same name are not."""
+    """Arguments of the environment's own style, as they stand there; others of the same name are
+    not."""
     style = CodeSyntax(arguments={"v.find": {"size": "50"}}, ends=["me.done"])
     assert not unknown_constants('apis.me.done(status="success")', TOOLS, "Pay.", style)
     assert not unknown_constants("apis.v.find(size=50)", TOOLS, "Pay.", style)

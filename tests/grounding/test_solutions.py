@@ -159,7 +159,8 @@ CODE_TOOLS = {
             ["Bob", "shop.pay: to"],
         ),
         (
-            "who = ''\nwho = apis.shop.look(name='Ann', page_limit=20)['id']\napis.shop.pay(amount=31, to=who)",
+            "who = ''\nwho = apis.shop.look(name='Ann', page_limit=20)['id']\n"
+            "apis.shop.pay(amount=31, to=who)",
             [],
         ),
         ("apis.shop.pay(amount=-31, to='Ann')", ["shop.pay: amount"]),
@@ -201,10 +202,18 @@ def test_forms_of_a_value(text, value):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("room 15000", 1500), ("version 2.5.1", 2.5), ("USR31 is mine", 31), ("31st", 31), ("someone", 1), ("true", True),
-        ("on July 14th, 2025", "2025-07-04"), ("the brake", "parkingBrake"), ("teapot", "tea"), ("-4 degrees", -5),
+        ("room 15000", 1500),
+        ("version 2.5.1", 2.5),
+        ("USR31 is mine", 31),
+        ("31st", 31),
+        ("someone", 1),
+        ("true", True),
+        ("on July 14th, 2025", "2025-07-04"),
+        ("the brake", "parkingBrake"),
+        ("teapot", "tea"),
+        ("-4 degrees", -5),
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_like_it(text, value):
     """A part of a longer word or number is something else."""
     assert not states(text, value)

@@ -1,4 +1,5 @@
-"""Provenance on hand-made steps, against answers written by hand, and a property over generated ones."""
+"""Provenance on hand-made steps, against answers written by hand, and a property over generated
+ones."""
 
 import json
 import random
@@ -26,7 +27,8 @@ def test_a_value_seen_in_an_output_is_observed_there():
 
 
 def test_an_echo_is_no_source():
-    """A value that an argument held before the output showed it stays given, for later steps too."""
+    """A value that an argument held before the output showed it stays given, for later steps
+    too."""
     found = last(
         step("farm.set", {"name": "Ann", "text": "amber"}, {"saved": "amber"}),
         step("clinic.read", {"name": "Ann"}, {"text": "amber"}),
@@ -36,7 +38,8 @@ def test_an_echo_is_no_source():
 
 
 def test_small_values_need_an_agreeing_name():
-    """Ticket 1 is the id that came back, priority 1 is not; nor are short strings and truth values."""
+    """Ticket 1 is the id that came back, priority 1 is not; nor are short strings and truth
+    values."""
     made = step("create_ticket", {"title": "printer"}, {"id": 1, "open": True, "code": "k"})
     assert last(made, step("get_ticket", {"ticket_id": 1}, {}))[("ticket_id",)] == Source(
         0, ("id",)
@@ -63,7 +66,8 @@ def test_types_matter_as_in_json():
 
 
 def test_the_best_of_several_sources():
-    """An agreeing name wins over an earlier step; without one the same app wins, then the earliest."""
+    """An agreeing name wins over an earlier step; without one the same app wins, then the
+    earliest."""
     first = step("gym.read", {"name": "Ann"}, {"note": "amber"})
     second = step("farm.look", {"name": "Ann"}, {"label": "amber"})
     third = step("gym.look", {"name": "Ann"}, {"text": "amber"})
@@ -100,7 +104,8 @@ def test_text_outputs_and_failed_steps():
 
 
 def test_a_source_always_holds_the_value():
-    """On 300 random episodes each observed argument equals the part of the earlier, successful output that is named."""
+    """On 300 random episodes each observed argument equals the part of the earlier, successful
+    output that is named."""
     values = ["amber", "x", 1, 12, 12.0, True, None, "12", ["amber", 12]]
     observed = 0
     for seed in range(300):

@@ -64,8 +64,10 @@ def described(code: CodeSyntax | None = CODE) -> Description:
 
 
 def test_controls_are_programs_too():
-    """Nothing, a look that calls the task complete, and the program without one of its own statements at a time."""
-    program = "rows = apis.v.find()\nfor r in rows:\n    print(r)\napis.v.pay(\n    amount=5\n)\napis.me.done()"
+    """Nothing, a look that calls the task complete, and the program without one of its own
+    statements at a time."""
+    loop = "rows = apis.v.find()\nfor r in rows:\n    print(r)\n"
+    program = f"{loop}apis.v.pay(\n    amount=5\n)\napis.me.done()"
     found = {
         control.name: control.job
         for control in controls(task("q", program), Opened(tools=["v.pay"]), described(), TOOLS)
@@ -82,7 +84,8 @@ def test_controls_are_programs_too():
 
 
 def test_two_changes_are_tried_the_other_way_round():
-    """The control that has to succeed: changes in reverse order; a program of one change has none."""
+    """The control that has to succeed: changes in reverse order; a program of one change has
+    none."""
     program = "apis.v.pay(amount=1)\napis.v.pay(amount=2)\napis.me.done()"
     found = {
         control.name: control

@@ -114,7 +114,8 @@ def words_of(turns: int) -> list[str]:
 
 
 def test_a_piece_of_an_official_solution_is_recognised(held_out, pool, elsewhere):
-    """Every base solution less its last turn, in other words, from another state, where three calls are left."""
+    """Every base solution less its last turn, in other words, from another state, where three calls
+    are left."""
     pieces = [task.solution[:-1] for task in pool.tasks("base")]
     told = [piece for piece in pieces if sum(map(len, piece)) > 2]
     tasks = [synthetic(elsewhere, words_of(len(piece)), piece) for piece in told]
@@ -135,7 +136,8 @@ def test_whoever_contains_an_official_solution_is_recognised(held_out, pool, els
 
 @pytest.mark.parametrize("how", ["between", "reordered", "numbers", "defaults"])
 def test_the_same_calls_in_disguise(held_out, pool, elsewhere, how):
-    """Another call between each two, the reverse order, 50 as 50.0, and a default written out change nothing."""
+    """Another call between each two, the reverse order, 50 as 50.0, and a default written out
+    change nothing."""
     number = 107
     calls = calls_of(pool, number)
     if how == "between":
@@ -179,7 +181,8 @@ def test_two_calls_in_common_are_nothing(held_out, pool, elsewhere):
 
 
 def test_the_same_achievement_is_recognised(held_out, pool):
-    """Another start state and one more call, but turn by turn the same effects and compared responses."""
+    """Another start state and one more call, but turn by turn the same effects and compared
+    responses."""
     number = next(
         n for n, task in enumerate(pool.tasks("base")) if n > 120 and "TicketAPI" not in task.tags
     )

@@ -1,4 +1,5 @@
-"""Validation by an agent that sees only the query: program policies with known solve rates, and a scripted model."""
+"""Validation by an agent that sees only the query: program policies with known solve rates, and a
+scripted model."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def sometimes(share):
     ("program", "successes"), [(solution, 6), (sometimes(2), 3), (sometimes(3), 2), (nothing, 0)]
 )
 def test_the_solve_rate_is_counted(program, successes):
-    """As many successes as the policy has by construction; the execution alone decides, unless successes are asked for."""
+    """As many successes as the policy has by construction; the execution alone decides, unless
+    successes are asked for."""
     (verdict,) = judge(SHOP, [task(SHOP)], program, trials=6)
     assert verdict.verdict == "valid"
     assert (verdict.attempts.learner, verdict.attempts.successes, verdict.attempts.trials) == (
@@ -54,7 +56,7 @@ def test_the_solve_rate_is_counted(program, successes):
         successes,
         6,
     )
-    (verdict,) = judge(SHOP, [task(SHOP)], program, trials=6, least=3)
+    (verdict,) = judge(SHOP, [task(SHOP)], program, trials=6, min_solved=3)
     assert verdict.verdict == ("valid" if successes >= 3 else "invalid")
     assert verdict.reason == (
         "" if successes >= 3 else f"solved {successes} of 6 times, fewer than 3"
@@ -89,7 +91,8 @@ def buyer(request):
 
 
 def test_a_model_sees_only_the_query(coevolve, tmp_path):
-    """The command with a scripted model: no request holds the solution; the solve rate is the task's difficulty."""
+    """The command with a scripted model: no request holds the solution; the solve rate is the
+    task's difficulty."""
     tasks = [task(SHOP), task(SHOP, "milk", 17)]
     (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(t) + b"\n" for t in tasks))
     with ScriptedServer(buyer) as server:

@@ -52,7 +52,8 @@ def good(desk):
 
 
 def planted(good):
-    """Bad candidates by the way they are bad; each keeps query, kind and claimed effects of its task."""
+    """Bad candidates by the way they are bad; each keeps query, kind and claimed effects of its
+    task."""
     rng = random.Random("planted")
     for number, own in enumerate(good):
         (calls,) = own.solution
@@ -69,7 +70,8 @@ def planted(good):
 
 
 def test_good_tasks_are_valid(desk, good):
-    """What abstraction makes passes its strict gate; nothing and hollow fail, two replays are kept."""
+    """What abstraction makes passes its strict gate; nothing and hollow fail, two replays are
+    kept."""
     verdicts = list(validate(good, lambda env: desk))
     assert len(good) > 40 and {v.verdict for v in verdicts} == {"valid"}
     for verdict in verdicts:
@@ -82,7 +84,8 @@ def test_good_tasks_are_valid(desk, good):
 
 @pytest.mark.parametrize("claimed", [True, False])
 def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
-    """None is accepted that ends in another state than its task asks for, whether or not it claims the right effects."""
+    """None is accepted that ends in another state than its task asks for, whether or not it claims
+    the right effects."""
     kinds, candidates, changed = [], [], []
     truth = {own.id: own.effects for own in good}
     for (kind, bad), own in zip(
@@ -104,7 +107,7 @@ def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
             wrongly[kind] = wrongly.get(kind, 0) + (reached != wanted)
     with capsys.disabled():
         print(
-            f"\nplanted {len(candidates)}, claims kept {claimed}: accepted {accepted}, of these wrong {wrongly}"
+            f"\nplanted {len(candidates)}, claims kept {claimed}: took {accepted}, wrong {wrongly}"
         )
     if claimed:
         assert sum(wrongly.values()) == 0
@@ -115,7 +118,8 @@ def test_planted_bad_candidates_are_rejected(desk, good, claimed, capsys):
 
 
 def test_a_padded_solution_is_redundant(desk, good):
-    """A call that can be dropped makes the task invalid; a read that informs a later call does not."""
+    """A call that can be dropped makes the task invalid; a read that informs a later call does
+    not."""
     padded = [
         named(replace(own, solution=[[*own.solution[0], Call("mail.open")]])) for own in good[:10]
     ]
@@ -149,7 +153,8 @@ def test_an_argument_that_nobody_says_is_invalid():
 
 
 def test_turns_must_match_and_each_must_do_something():
-    """As many turns of actions as of words; a turn without effect or compared response is no request."""
+    """As many turns of actions as of words; a turn without effect or compared response is no
+    request."""
     add = Call("add", {"item": "milk"})
     one, idle = judge(
         SHOP,
@@ -175,7 +180,8 @@ def test_a_lenient_verifier_makes_every_task_trivial():
 
 
 def test_the_hollow_control_needs_a_harmless_call():
-    """Its score is null where the environment names none, and 0 where it does and the task asks for more."""
+    """Its score is null where the environment names none, and 0 where it does and the task asks for
+    more."""
     milk = [["I need milk"], [[Call("add", {"item": "milk"})]]]
     (without,) = judge(SHOP, task(SHOP, *milk))
     (with_one,) = judge(variant("hollow"), task(variant("hollow"), *milk))
@@ -184,7 +190,8 @@ def test_the_hollow_control_needs_a_harmless_call():
 
 
 def test_the_papers_gate_takes_any_positive_reward():
-    """Success or positive reward, to the letter: a failed task with progress passes, one without any does not."""
+    """Success or positive reward, to the letter: a failed task with progress passes, one without
+    any does not."""
     add = task(SHOP, ["I need milk"], [[Call("add", {"item": "milk"})]])
     (dense,) = judge(variant("dense"), add, gate="paper")
     (strict,) = judge(variant("dense"), add)
@@ -216,7 +223,8 @@ def test_a_timeout_is_no_verdict_on_the_task():
 
 
 def test_a_fault_is_an_error_and_is_not_journalled(tmp_path):
-    """A grader that dies on one task: that task is `error` and tried again by a rerun, the others keep their verdicts."""
+    """A grader that dies on one task: that task is `error` and tried again by a rerun, the others
+    keep their verdicts."""
     tasks = [
         task(SHOP, [f"I need {item}"], [[Call("add", {"item": item})]])
         for item in ("tea", "milk", "bread")
