@@ -17,6 +17,7 @@ from coevolve.training.verl import driver
 from coevolve.training.verl.driver import VerlRun
 from coevolve.training.verl.preflight import plan, refuse, refuse_at_once
 from coevolve.training.verl.settings import VerlSettings, preset, presets, resolve
+from coevolve.training.verl.stop import stop
 
 if TYPE_CHECKING:
     from coevolve_cli.options import Call
@@ -54,7 +55,7 @@ def options(
 
 def end(run: str, dry: bool) -> str:
     """Ends the run's trainer, or says what that would be."""
-    return driver.running(run) if dry else driver.stop(run)
+    return stop(run, dry_run=dry)
 
 
 def dry_run(
@@ -66,7 +67,7 @@ def dry_run(
     iteration: int | None,
 ) -> None:
     """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where nothing names one."""
-    notes = driver.rehearse(tasks, settings, run, env or "desk", chosen, iteration=iteration)
+    notes = driver.dry_run(tasks, settings, run, env or "desk", chosen, iteration=iteration)
     planned = plan(settings, chosen, run, env or "desk")
     planned["work"]["tasks"] = len(tasks)
     planned["notes"] += notes

@@ -68,7 +68,6 @@ EXTRAS = {
 USES = {
     "train": ("local",),
     "train --backend verl (GPUs)": ("local", "verl", "vllm", "gpu"),
-    "train --backend verl --preset cpu": ("local", "verl"),
     "train --lora-rank": ("local", "lora"),
     "rollout, evaluate": ("local",),
     "rollout, evaluate --base-url": ("models",),

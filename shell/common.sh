@@ -8,6 +8,9 @@ VENV=${VENV:-$ROOT/.venv}
 TORCH=${TORCH:-torch==2.13.0}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=${HF_HUB_OFFLINE:-1}
 
+# a command that ends with whoever holds its standard input
+supervised=(python3 -IS "$ROOT/coevolve/supervise.py" 30) # seconds between asking and killing
+
 DRY="" # --dry-run of a script sets it
 
 say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
@@ -57,7 +60,7 @@ web.build_opener(web.ProxyHandler({})).open(sys.argv[1] + "/models", timeout=10)
 served="" server=""
 serve() {
     local port=8000 log=${run:-.}/server.log
-    local command=("$ROOT/shell/leash.sh" env ${2:+CUDA_VISIBLE_DEVICES="$2"} "$ROOT/shell/serve.sh" "$1" 127.0.0.1)
+    local command=("${supervised[@]}" env ${2:+CUDA_VISIBLE_DEVICES="$2"} "$ROOT/shell/serve.sh" "$1" 127.0.0.1)
     if [ -n "$DRY" ]; then
         do_ "${command[@]}" "$port"
     else

@@ -47,13 +47,13 @@ remote() {
     # the token comes through the pipe: a command line is for everyone to read
     words=(read -r RAY_AUTH_TOKEN "&&" export RAY_AUTH_TOKEN "&&" cd "$(printf %q "$PWD")" "&&" exec env)
     case $launcher in
-        srun) do_ srun --overlap --nodes=1 --ntasks=1 --nodelist="$host" "$ROOT/shell/leash.sh" "$@" ;;
+        srun) do_ srun --overlap --nodes=1 --ntasks=1 --nodelist="$host" "${supervised[@]}" "$@" ;;
         ssh)
             for name in $KEEP RAY_AUTH_MODE; do [ -z "${!name:-}" ] || words+=("$name=$(printf %q "${!name}")"); done
-            do_ ssh -o BatchMode=yes -o ServerAliveInterval=30 "$host" "${words[*]} $(printf '%q ' "$ROOT/shell/leash.sh" "$@")" ;;
+            do_ ssh -o BatchMode=yes -o ServerAliveInterval=30 "$host" "${words[*]} $(printf '%q ' "${supervised[@]}" "$@")" ;;
     esac
 }
-# node COMMAND...: one node's Ray, on a leash; its pipe and process are kept in `pipes` and `rays`.
+# node COMMAND...: one node's Ray, supervised; its pipe and process are kept in `pipes` and `rays`.
 pipes=() rays=()
 node() {
     local pipe
@@ -91,7 +91,7 @@ await() { # await NODES GPUS: until the cluster has them
     wait "$child" || exit 69
     child=""
 }
-node do_ "$ROOT/shell/leash.sh" "${ray[@]}" --head --node-ip-address "$ip" --port "$port"
+node do_ "${supervised[@]}" "${ray[@]}" --head --node-ip-address "$ip" --port "$port"
 await 1 "$gpus" # workers that come before the head would give up
 for host in "${hosts[@]:1}"; do
     node remote "$host" "${ray[@]}" --address "$RAY_ADDRESS"

@@ -13,6 +13,7 @@ from coevolve.records import Task
 from coevolve.training.verl.driver import VerlRun, train
 from coevolve.training.verl.settings import VerlSettings, preset
 from coevolve_cli.main import _Signals
+from verl_cpu import PRESET as CPU
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("stand_in_child.py")))
 OWN = {"steps": 3, "batch": 2, "samples": 2, "prompt_tokens": 64, "episode_tokens": 128}
@@ -30,7 +31,7 @@ def drive(
     settings = msgspec.convert(
         {"model": str(model), **OWN, **how.pop("settings", {})}, VerlSettings
     )
-    chosen = VerlRun(preset("cpu"), **{"command": COMMAND, "stall_timeout": 20.0, **how})
+    chosen = VerlRun(preset(CPU), **{"command": COMMAND, "stall_timeout": 20.0, **how})
     return train(tasks, settings, str(run), env, chosen, iteration=iteration)
 
 

@@ -22,7 +22,15 @@ from pathlib import Path
 from coevolve import jsonl
 from coevolve.records import Rollout, Task, content_id
 from coevolve.training import batches
-from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, Ready, read, write
+from coevolve.training.verl.files import (
+    Heartbeat,
+    Ready,
+    TrainerFailure,
+    VerlFiles,
+    VerlJob,
+    read,
+    write,
+)
 
 STEP_SECONDS = 0.05
 
@@ -37,8 +45,9 @@ class StandIn:
     def __init__(self, run: str):
         self.engine = HTTPServer(("127.0.0.1", 0), Health)
         threading.Thread(target=self.engine.serve_forever, daemon=True).start()
-        self.files = Files(run)
-        self.job = read(self.files.job, Job)
+        self.files = VerlFiles(run)
+        self.job = read(self.files.job, VerlJob)
+        self.settings = self.job.settings
         self.progress = 0
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
@@ -52,8 +61,8 @@ class StandIn:
         self.done = int(tracker.read_text()) if tracker.exists() else 0
         self.beat("starting")
         while True:
-            iteration = self.done // self.job.steps + 1
-            if self.done % self.job.steps == 0:
+            iteration = self.done // self.settings.steps + 1
+            if self.done % self.settings.steps == 0:
                 if self.done:
                     self.ready(iteration - 1)
                 self.wait(iteration)
@@ -64,7 +73,7 @@ class StandIn:
 
     def wait(self, iteration: int) -> None:
         self.beat("waiting")
-        until = time.monotonic() + self.job.wait_timeout
+        until = time.monotonic() + self.job.limits.wait_timeout
         while not self.files.tasks(iteration).exists() or self.files.stop.exists():
             last = self.job.stop_after
             if (
@@ -79,16 +88,16 @@ class StandIn:
         self.beat("rollout")
         plan = batches.plan(
             self.tasks,
-            seed=self.job.seed,
+            seed=self.settings.seed,
             step=self.done,
-            size=self.job.batch,
-            newest_share=self.job.newest_share,
+            size=self.settings.batch,
+            newest_share=self.settings.newest_share,
         )
         fault = self.fault()
         lines = [
             self.episode(task, iteration, sample)
             for task in plan.tasks
-            for sample in range(self.job.samples)
+            for sample in range(self.settings.samples)
         ]
         file = self.files.episode_file(iteration, self.job.attempt, os.getpid())
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +115,7 @@ class StandIn:
         }
         with open(self.files.metrics, "ab") as stream:
             stream.write(jsonl.encode(metrics))
-        if self.done % self.job.steps == 0:
+        if self.done % self.settings.steps == 0:
             self.save()
 
     def episode(self, task: Task, iteration: int, sample: int) -> bytes:
@@ -140,7 +149,7 @@ class StandIn:
                 step=self.done,
                 weights=self.done,
                 addresses=[f"http://127.0.0.1:{self.engine.server_port}/v1"],
-                model=self.job.model,
+                model=self.settings.model,
                 checkpoint=f"verl/checkpoints/global_step_{self.done}",
             ),
         )
@@ -176,7 +185,7 @@ class StandIn:
         if fault == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "error":
-            write(self.files.error, Failure(69, "the environment cannot be started"))
+            write(self.files.error, TrainerFailure(69, "the environment cannot be started"))
             sys.exit(1)
         if fault == "nothing":
             sys.exit(0)

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
-    {"records", "errors", "options", "statistics", "provenance"},
+    {"records", "errors", "options", "statistics", "provenance", "supervise"},
     {"jsonl", "runs"},
     {"environments", "models"},
     {"agents"},

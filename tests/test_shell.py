@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 import tiny_models
+from verl_cpu import PRESET as CPU
 
 LOOP = Path(__file__).parent.parent / "shell" / "train_loop.sh"
 SMALL = ["--iterations", "2", "--steps", "1", "--batch", "3", "--episodes", "6", "--initial", "10"]
@@ -234,7 +235,7 @@ def test_arguments_that_a_stage_refuses_leave_no_run(
     ("preset", "train", "said"),
     [
         ("qwen3", "", "no preset 'qwen3'"),
-        pytest.param("cpu", "-- trainer.nosuch=1", "trainer.nosuch", marks=pytest.mark.slow),
+        pytest.param(CPU, "-- trainer.nosuch=1", "trainer.nosuch", marks=pytest.mark.slow),
     ],
 )
 def test_arguments_that_verl_refuses_leave_no_run(
@@ -256,7 +257,7 @@ def test_a_trainer_that_was_not_stopped_is_told(tmp_path, model, env, stop: str,
         f'#!/usr/bin/env bash\n[ "$2" != --dry-run ] || exit 0\n[[ "$*" != *--stop ]] || {stop}\nexit 1\n'
     )
     (tools / "coevolve").chmod(0o755)
-    flags = ["--backend", "verl", "--preset", "cpu"]
+    flags = ["--backend", "verl", "--preset", CPU]
     result = subprocess.run(
         arguments(tmp_path / "run", model, *flags), env={**env, "PATH": f"{tools}:{env['PATH']}"},
         capture_output=True, text=True,

@@ -17,9 +17,12 @@ import msgspec
 import pytest
 
 from coevolve.environments.client import Pool
+from coevolve.options import fields
 from coevolve.records import Task
-from coevolve.training.verl import settings
-from coevolve.training.verl.files import MARK, Files, Heartbeat, Job, read, write
+from coevolve.training.settings import VerlLimits
+from coevolve.training.verl import driver, overrides, settings
+from coevolve.training.verl.files import MARK, Heartbeat, VerlFiles, VerlJob, read, write
+from verl_cpu import PRESET as CPU
 
 AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 LR = 6e-4
@@ -55,68 +58,43 @@ def weak_policy(directory: Path, **shape: int) -> Path:
     return directory
 
 
-def job_of(run: Path, model: Path, env: str = "desk", **changes: Any) -> Job:
-    """A job on a CPU, as the driver writes it."""
-    size = {
+def job_of(run: Path, model: Path, env: str = "desk", **changes: Any) -> VerlJob:
+    """A job on a CPU, as the driver makes it; changes are the settings' or the job's own."""
+    preset = settings.preset(CPU)
+    own = {name: changes.pop(name) for name in list(changes) if name in VerlJob.__struct_fields__}
+    limits = {name: changes.pop(name) for name in fields(VerlLimits) if name in changes}
+    wanted = {
         "steps": 1,
         "batch": 6,
         "samples": 4,
         "temperature": 1.0,
-        "max_prompt_tokens": 96,
-        "max_tokens": 224,
-    }
-    size |= {name: changes.pop(name) for name in list(changes) if name in size}
-    names = {"max_prompt_tokens": "prompt_tokens", "max_tokens": "episode_tokens"}
-    chosen = settings.VerlSettings(
-        model=str(model),
-        lr=changes.pop("lr", LR),
-        beta=5e-3,
-        **{names.get(name, name): value for name, value in size.items()},
-    )
-    overrides = settings.overrides(
-        chosen, settings.preset("cpu"), [], run.absolute(), save_every=1, keep_checkpoints=9
-    )
-    rest = {
-        "attempt": 1,
-        "prompt": "tools",
-        "device": "cpu",
-        "seed": 0,
-        "newest_share": 0.5,
-        "reward": "success",
-        "max_steps": None,
-        "max_turn_tokens": 48,
+        "lr": LR,
+        "beta": 5e-3,
+        "prompt_tokens": 96,
+        "episode_tokens": 224,
+        "reply_tokens": 48,
         "keep_tokens": True,
-        "workers": 1,
-        "call_timeout": 30.0,
-        "episode_timeout": 600.0,
-        "step_timeout": 900.0,
-        "max_env_errors": 0.25,
-        "wait_timeout": 120.0,
-        "stop_after": None,
     }
-    return Job(
-        run=str(run.absolute()),
-        model=str(model),
-        env=env,
-        overrides=overrides,
-        **size,
-        **(rest | changes),
-    )
+    chosen = settings.VerlSettings(model=str(model), **wanted | changes)
+    waits = {"episode_timeout": 600, "step_timeout": 900, "wait_timeout": 120} | limits
+    options = driver.VerlRun(preset, save_every=1, keep_checkpoints=9, **waits)
+    job = driver.make_job(chosen, options, VerlFiles(run), env)
+    return msgspec.structs.replace(job, **own)
 
 
-def start(job: Job) -> subprocess.Popen:
+def start(job: VerlJob) -> subprocess.Popen:
     """Starts the child as the driver does."""
-    files = Files(job.run)
+    files = VerlFiles(job.run)
     write(files.job, job)
     with open(files.log, "ab") as log:
         command = [sys.executable, "-m", "coevolve.training.verl.main", job.run]
-        environment = {**os.environ, MARK: job.run}
+        environment = {**os.environ, **overrides.environment(job)}
         return subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, env=environment
         )
 
 
-def wait_for(what, child: subprocess.Popen, files: Files, seconds: float = 900) -> Any:
+def wait_for(what, child: subprocess.Popen, files: VerlFiles, seconds: float = 900) -> Any:
     """What the function gives, once it gives something; fails with the log's end when the child has died or time is over."""
     until = time.monotonic() + seconds
     while not (found := what()):

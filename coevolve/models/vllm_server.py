@@ -3,8 +3,8 @@
     with serve("runs/a/policy", "policy@1a2b3c4d", "--tensor-parallel-size 2") as url: ...
 
 vLLM is a process of its own, found on the PATH or beside this interpreter; nothing of it is
-imported. It is ended with all its engine processes when the block ends, and by its leash when this
-process dies. Its log is kept only where it fails: the error, or the warning where it ends before
+imported. It is ended with all its engine processes when the block ends, and by its supervisor
+when this process dies. Its log is kept only where it fails: the error, or the warning where it ends before
 the block does, quotes the cause and names the file. Raises UsageError for arguments that are not
 the user's to set, MissingDependency without vLLM, Unreachable when it ends or does not answer
 within `SECONDS`.
@@ -53,7 +53,7 @@ _EXCEPTION = re.compile(
 )
 _ELSEWHERE = "root cause"
 """Stands in exceptions of vLLM that tell of another one: "See root cause above"."""
-_LEASH = Path(__file__).with_name("leash.py")
+_SUPERVISE = Path(__file__).parents[1] / "supervise.py"
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ def serve(model: str, name: str, arguments: str = "") -> Iterator[str]:
     command += ["--host", "127.0.0.1", "--port", str(port), *shlex.split(DEFAULTS), *own]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(GRACE), *command],
+            [sys.executable, "-IS", str(_SUPERVISE), str(GRACE), *command],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -30,8 +30,8 @@ from coevolve.models.transformers_lm import LocalModel, identity
 from coevolve.records import Rollout, Task
 from coevolve.training import batches, grpo, metrics
 from coevolve.training.settings import LocalSettings
-from coevolve.training.state import Damaged, RunState
-from coevolve.training.update import Objective, Reference, Sample, Update, update
+from coevolve.training.state import DamagedRun, RunState
+from coevolve.training.update import Objective, ReferencePolicy, Sample, UpdateReport, update
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
@@ -134,7 +134,7 @@ class _Trainer:
         except (UsageError, Unreachable) as error:
             if checkpoint is None or isinstance(error, MissingDependency):
                 raise
-            raise Damaged(checkpoint, error, _GO_BACK) from error
+            raise DamagedRun(checkpoint, error, _GO_BACK) from error
 
     def _restore(self, file: Path) -> None:
         import torch
@@ -145,16 +145,16 @@ class _Trainer:
         except (
             Exception
         ) as error:  # the boundary: torch has a different error for each way a file can be torn
-            raise Damaged(file, f"{type(error).__name__}: {error}"[:200], _GO_BACK) from error
+            raise DamagedRun(file, f"{type(error).__name__}: {error}"[:200], _GO_BACK) from error
 
-    def _frozen(self, device: str | None, threads: int | None) -> Reference:
+    def _frozen(self, device: str | None, threads: int | None) -> ReferencePolicy:
         if self._settings.beta == 0:
-            return Reference(None)
+            return ReferencePolicy(None)
         if self._settings.lora_rank:
-            return Reference(None, adapters_of=self._model)
+            return ReferencePolicy(None, adapters_of=self._model)
         model = _load(self._settings, self._settings.model, device, threads, None)
         model.model.requires_grad_(False)
-        return Reference(model)
+        return ReferencePolicy(model)
 
     def iterate(
         self,
@@ -326,8 +326,8 @@ def _rollout_metrics(played: list[Rollout], rewards: list[float]) -> dict[str, A
     }
 
 
-def _update_metrics(done: Update | None, seconds: float) -> dict[str, Any]:
-    values = done or Update(*[0.0] * 10, tokens=0, seconds_reference=0.0)
+def _update_metrics(done: UpdateReport | None, seconds: float) -> dict[str, Any]:
+    values = done or UpdateReport(*[0.0] * 10, tokens=0, seconds_reference=0.0)
     return {
         "updated": done is not None,
         "update_tokens": values.tokens,

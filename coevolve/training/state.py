@@ -47,7 +47,7 @@ class _Step(msgspec.Struct):
     step: int
 
 
-class Damaged(BadInput):
+class DamagedRun(BadInput):
     """A file of the run that cannot be read, and what to do."""
 
     def __init__(self, file: Path, reason: object, advice: str, line: int | None = None):
@@ -231,14 +231,14 @@ def _step(file: Path, number: int, line: bytes) -> int:
     try:
         return msgspec.json.decode(line, type=_Step).step
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Damaged(file, error, "remove that line", number) from None
+        raise DamagedRun(file, error, "remove that line", number) from None
 
 
 def _decode(file: Path, type_: type[T], advice: str) -> T:
     try:
         return msgspec.json.decode(file.read_bytes(), type=type_)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Damaged(file, error, advice) from None
+        raise DamagedRun(file, error, advice) from None
 
 
 def _number(checkpoint: Path) -> int:

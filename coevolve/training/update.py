@@ -43,7 +43,7 @@ class Objective(NamedTuple):
     grad_clip: float
 
 
-class Update(NamedTuple):
+class UpdateReport(NamedTuple):
     """Token means over the update; see training.metrics."""
 
     loss: float
@@ -60,7 +60,7 @@ class Update(NamedTuple):
     seconds_reference: float
 
 
-class Reference:
+class ReferencePolicy:
     """The frozen policy: a model of its own, or the trained one with its adapters off. None: no reference."""
 
     def __init__(self, model: LocalModel | None, adapters_of: LocalModel | None = None):
@@ -109,11 +109,11 @@ def micro_batches(lengths: list[int], limit: int) -> list[list[int]]:
 
 def update(
     model: LocalModel,
-    reference: Reference,
+    reference: ReferencePolicy,
     optimizer: torch.optim.Optimizer,
     samples: list[Sample],
     objective: Objective,
-) -> Update:
+) -> UpdateReport:
     """Adds up the gradients of all samples and steps once. At least one policy token is needed.
 
     Raises CoevolveError when loss or gradient aren't finite; the weights are then as before.
@@ -124,7 +124,7 @@ def update(
     vocabulary = model.model.get_input_embeddings().num_embeddings
     limit = min(MICRO_TOKENS, max(1, LOGIT_BYTES // (4 * vocabulary)))
     optimizer.zero_grad(set_to_none=True)
-    sums: dict[str, float] = dict.fromkeys(Update._fields[:9], 0.0)
+    sums: dict[str, float] = dict.fromkeys(UpdateReport._fields[:9], 0.0)
     reference_seconds = 0.0
     for indices in micro_batches([len(s.token_ids) for s in samples], limit):
         part = _tensors([samples[i] for i in indices], model.device)
@@ -139,7 +139,7 @@ def update(
             "the loss or its gradient is not finite: training diverged (a lower --lr helps)"
         )
     optimizer.step()
-    return Update(**sums, grad_norm=norm, tokens=total, seconds_reference=reference_seconds)
+    return UpdateReport(**sums, grad_norm=norm, tokens=total, seconds_reference=reference_seconds)
 
 
 class _Part(NamedTuple):

@@ -13,7 +13,7 @@ from scripted_server import Fault, ScriptedServer
 
 import tiny_models
 from coevolve.jsonl import encode
-from coevolve.training.verl.files import Files, Ready, write
+from coevolve.training.verl.files import Ready, VerlFiles, write
 
 SHOP = f"{sys.executable} {Path(__file__).parent.parent / 'grocer.py'}"
 MODEL = "/models/weak"
@@ -23,7 +23,7 @@ CALLS = 4
 
 def ready(run: Path, iteration: int, url: str, **fields: object) -> Path:
     """What the trainer leaves at the end of an iteration of two steps; its tasks were there before."""
-    files = Files(run)
+    files = VerlFiles(run)
     files.directory(iteration).mkdir(parents=True, exist_ok=True)
     files.tasks(iteration).touch()
     step = 2 * iteration
@@ -107,7 +107,7 @@ def test_the_trainer_that_is_back(tasks, tmp_path, coevolve):
 
 def test_the_trainer_goes_on_meanwhile(tasks, tmp_path, coevolve):
     """What is said once the next iteration has begun is other weights' word: exit 69, and only earlier answers are kept."""
-    files = Files(tmp_path / "run")
+    files = VerlFiles(tmp_path / "run")
 
     def answer(_: dict) -> str:
         if len(server.requests) == 3:

@@ -168,7 +168,7 @@ def test_a_server_that_ends_too_early(tmp_path, monkeypatch, capfd):
         server = int((tmp_path / "bin" / "vllm.pid").read_text())
         os.kill(server, signal.SIGKILL)
         assert gone(server)
-        time.sleep(1)  # five looks of the leash
+        time.sleep(1)  # five looks of the supervisor
         raise OSError(f"{url} reset")
     (log,) = tmp_path.glob("coevolve-vllm-*.log")
     assert f"vllm serve ended with exit code 137: loaded (its log: {log})" in capfd.readouterr().err

@@ -15,7 +15,7 @@ from coevolve.training import grpo
 from coevolve.training import update as module
 from coevolve.training.update import (
     Objective,
-    Reference,
+    ReferencePolicy,
     Sample,
     micro_batches,
     token_logprobs,
@@ -85,7 +85,7 @@ def test_equals_the_whole_batch(monkeypatch):
         monkeypatch.setattr(module, "MICRO_TOKENS", tokens)
         trained = LocalModel(copy.deepcopy(policy.model), policy.tokenizer)
         optimizer = torch.optim.AdamW(trained.model.parameters(), lr=1e-3, weight_decay=0.01)
-        done = update(trained, Reference(reference), optimizer, samples(), OBJECTIVE)
+        done = update(trained, ReferencePolicy(reference), optimizer, samples(), OBJECTIVE)
         assert done.loss == pytest.approx(expected, rel=1e-5)
         assert done.grad_norm == pytest.approx(norm, rel=1e-5)
         assert done.tokens == sum(sum(s.mask) for s in samples())
@@ -106,7 +106,7 @@ def test_own_samples_have_ratio_one():
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-3)
     done = update(
         policy,
-        Reference(LocalModel(copy.deepcopy(policy.model), policy.tokenizer)),
+        ReferencePolicy(LocalModel(copy.deepcopy(policy.model), policy.tokenizer)),
         optimizer,
         batch,
         OBJECTIVE,
@@ -149,5 +149,5 @@ def test_divergence_is_reported_before_the_weights_change():
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-3)
     bad = [s._replace(advantage=float("inf")) for s in samples(2)]
     with pytest.raises(CoevolveError, match="not finite"):
-        update(policy, Reference(None), optimizer, bad, OBJECTIVE)
+        update(policy, ReferencePolicy(None), optimizer, bad, OBJECTIVE)
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))

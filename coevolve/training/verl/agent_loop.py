@@ -20,10 +20,10 @@ from verl.experimental.agent_loop.agent_loop import (
 
 from coevolve.errors import CoevolveError
 from coevolve.records import Task
-from coevolve.training.verl.episodes import Place, Played, Player, Sampled
-from coevolve.training.verl.files import Job, read
-from coevolve.training.verl.measures import Summary
-from coevolve.training.verl.own import AGENT_LOOP, CPU_ROLLOUT
+from coevolve.training.verl.episodes import EpisodePlace, PlayedEpisode, Player, Sampled
+from coevolve.training.verl.files import VerlJob, read
+from coevolve.training.verl.measures import RolloutSummary
+from coevolve.training.verl.overrides import AGENT_LOOP
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -58,18 +58,16 @@ class AgentLoop(AgentLoopBase):
         versions: list[int] = []
 
         async def generate(token_ids: list[int], most: int, key: str) -> Sampled:
-            wanted = {**sampling_params, "max_tokens": most}
-            if self.rollout_config.name == CPU_ROLLOUT:
-                wanted["key"] = key
-            else:
-                wanted["stop_token_ids"] = sorted(player.stops)
+            wanted = {"max_tokens": most, "stop_token_ids": sorted(player.stops)}
             output = await self.server_manager.generate(
-                request_id, prompt_ids=token_ids, sampling_params=wanted
+                request_id,
+                prompt_ids=token_ids,
+                sampling_params={**sampling_params, **wanted, **self.sampling(key)},
             )
             versions.extend(v for v in map(output.extra_fields.get, _VERSIONS) if v is not None)
             return Sampled(list(output.token_ids), list(output.log_probs or []))
 
-        place = Place(
+        place = EpisodePlace(
             about["iteration"], step, about["policy"], about["again"], int(row["session_id"])
         )
         # The same for all turns: they reach the same replica, whose cache holds the turns before.
@@ -77,13 +75,17 @@ class AgentLoop(AgentLoopBase):
         played = await player.play(msgspec.json.decode(about["task"], type=Task), place, generate)
         return _output(played, versions or [step])
 
+    def sampling(self, key: str) -> dict[str, Any]:
+        """Further sampling parameters, for an engine whose draws can be named; `key` names the reply's."""
+        return {}
+
 
 _VERSIONS = ("min_global_steps", "max_global_steps")
 
 
-def _output(played: Played, versions: list[int]) -> AgentLoopOutput:
+def _output(played: PlayedEpisode, versions: list[int]) -> AgentLoopOutput:
     rollout, trained = played.rollout, sum(played.mask)
-    summary = Summary(
+    summary = RolloutSummary(
         group=rollout.group,
         stop_reason=rollout.stop_reason,
         error=rollout.error,
@@ -118,7 +120,7 @@ def _output(played: Played, versions: list[int]) -> AgentLoopOutput:
 @functools.cache
 def _player(job_file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> Player:
     """The player of this worker process."""
-    job = read(Path(job_file), Job)
+    job = read(Path(job_file), VerlJob)
     if job is None:
         raise CoevolveError(f"{job_file}: is gone, and the run cannot go on without it")
     return Player(job, tokenizer, _stops(tokenizer, model))

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO
 
 from coevolve.errors import Partial
-from coevolve.training.verl.files import MARK, Child, Files, read, write
+from coevolve.training.verl.files import MARK, Child, VerlFiles, VerlJob, read, write
+from coevolve.training.verl.overrides import environment
 
 POLL = 0.2
 GRACE = 30.0
@@ -32,28 +33,29 @@ ATTEMPT = "---- attempt "
 COMMAND = (sys.executable, "-m", "coevolve.training.verl.main")
 
 
-def start(files: Files, attempt: int, command: tuple[str, ...]) -> subprocess.Popen:
+def start(files: VerlFiles, job: VerlJob, command: tuple[str, ...]) -> subprocess.Popen:
     """Starts the child; RUN/verl/job.json is written. Raises Partial where one lives."""
+    variables = {**os.environ, **environment(job), "PYTHONUNBUFFERED": "1"}
     for old in (files.error, files.heartbeat, files.stop):
         old.unlink(missing_ok=True)
     with _locked(files) as lock, open(files.log, "ab") as log:
-        log.write(f"{ATTEMPT}{attempt}\n".encode())
+        log.write(f"{ATTEMPT}{job.attempt}\n".encode())
         log.flush()
         process = subprocess.Popen(
             [*command, str(files.run)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, MARK: str(files.run), "PYTHONUNBUFFERED": "1"},
+            env=variables,
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-        write(files.child, Child(process.pid, process.pid, time.time(), command[0], attempt))
+        write(files.child, Child(process.pid, process.pid, time.time(), command[0], job.attempt))
     return process
 
 
 @contextlib.contextmanager
-def _locked(files: Files) -> Iterator[IO[bytes]]:
+def _locked(files: VerlFiles) -> Iterator[IO[bytes]]:
     with open(files.lock, "ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +64,7 @@ def _locked(files: Files) -> Iterator[IO[bytes]]:
         yield lock
 
 
-def alive(files: Files) -> bool:
+def alive(files: VerlFiles) -> bool:
     """Whether the run's child lives, whoever started it."""
     if not files.lock.exists():
         return False
@@ -74,7 +76,7 @@ def alive(files: Files) -> bool:
     return False
 
 
-def processes(files: Files) -> dict[int, str]:
+def processes(files: VerlFiles) -> dict[int, str]:
     """All processes of the run's child on this machine: id and command line."""
     mark = f"{MARK}={files.run}".encode()
     found = {}
@@ -90,7 +92,7 @@ def processes(files: Files) -> dict[int, str]:
     return found
 
 
-def terminate(files: Files, grace: float = GRACE) -> None:
+def terminate(files: VerlFiles, grace: float = GRACE) -> None:
     """Ends the child and all its processes. A second interruption skips the grace."""
     child = read(files.child, Child)
     try:

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-class _Request(msgspec.Struct):
-    overrides: list[str]
-    environment: dict[str, str]
-
-
-class _Answer(msgspec.Struct):
+class _Composed(msgspec.Struct):
     config: dict[str, Any] = {}
     error: str | None = None
 
@@ -88,10 +83,14 @@ def validate(config: DictConfig) -> None:
 
 def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any]:
     """The composed and validated configuration as plain data, interpolations resolved where they can be."""
-    request = msgspec.json.encode(_Request(overrides, environment))
-    done = subprocess.run([sys.executable, "-m", __spec__.name], input=request, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", __spec__.name],
+        input=msgspec.json.encode(overrides),
+        capture_output=True,
+        env=os.environ | environment,
+    )
     try:
-        answer = msgspec.json.decode(done.stdout, type=_Answer)
+        answer = msgspec.json.decode(done.stdout, type=_Composed)
     except msgspec.MsgspecError:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [
             f"exit {done.returncode}"
@@ -126,27 +125,26 @@ def _keys(value: Any, prefix: str = "") -> list[str]:
     ]
 
 
-def _answer(request: _Request) -> _Answer:
+def _answer(overrides: list[str]) -> _Composed:
     from omegaconf import OmegaConf
 
     try:
-        config = compose(request.overrides)
+        config = compose(overrides)
     except UsageError as error:
-        return _Answer(error=str(error))
+        return _Composed(error=str(error))
     try:
-        return _Answer(OmegaConf.to_container(config, resolve=True))
+        return _Composed(OmegaConf.to_container(config, resolve=True))
     except Exception:  # noqa: BLE001 - some of verl's interpolations name keys that only other engines have
-        return _Answer(OmegaConf.to_container(config, resolve=False))
+        return _Composed(OmegaConf.to_container(config, resolve=False))
 
 
 def main() -> None:
-    """Reads a request on stdin; the answer is all that comes on stdout."""
+    """Reads overrides on stdin; the answer is all that comes on stdout."""
     out = os.dup(1)
     os.dup2(2, 1)
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=_Request)
-    os.environ.update(request.environment)
+    overrides = msgspec.json.decode(sys.stdin.buffer.read(), type=list[str])
     with open(out, "wb") as stream:
-        stream.write(msgspec.json.encode(_answer(request)))
+        stream.write(msgspec.json.encode(_answer(overrides)))
 
 
 if __name__ == "__main__":

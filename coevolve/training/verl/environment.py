@@ -18,7 +18,7 @@ from coevolve.agents.drivers import Schemas
 from coevolve.agents.episode import Episode
 from coevolve.agents.prompts.styles import Style
 from coevolve.environments.client import Pool
-from coevolve.training.verl.files import Job
+from coevolve.training.verl.files import VerlJob
 
 T = TypeVar("T")
 THREADS = 256
@@ -33,7 +33,7 @@ class Environment:
     schemas: Schemas
     """Of the tools, once the pool is open."""
 
-    def __init__(self, job: Job, style: Style):
+    def __init__(self, job: VerlJob, style: Style):
         self._job, self._style = job, style
         self._threads = ThreadPoolExecutor(THREADS, "environment")
         self._opening: Future[Pool] | None = None
@@ -74,7 +74,7 @@ class Environment:
 
     def _open(self) -> Pool:
         pool = Pool(
-            self._job.env, workers=self._job.workers, call_timeout=self._job.call_timeout
+            self._job.env, workers=self._job.workers, call_timeout=self._job.limits.call_timeout
         ).__enter__()
         self.style = told_by(pool, self._style)
         self.schemas = Schemas(pool, self.style)

@@ -11,7 +11,7 @@ least one response token:
 | the prompt does not fit | the same; no policy acted |
 
 Token ids only grow: the prompt is rendered once, what was sampled is never tokenised again, and between two replies goes
-`Chat.suffix`. The finished record is on disk before `play` returns. A record that cannot be written is the only error that
+`ChatTemplate.suffix`. The finished record is on disk before `play` returns. A record that cannot be written is the only error that
 gets out (WriteFailed). Sessions are closed when the last call to the environment has come back, however late.
 """
 
@@ -39,7 +39,7 @@ from coevolve.models.chat_template import ChatTemplate
 from coevolve.models.transformers_lm import TokenRow
 from coevolve.records import Rollout, Task, Usage
 from coevolve.training.verl.environment import Environment
-from coevolve.training.verl.files import Files, Job
+from coevolve.training.verl.files import VerlFiles, VerlJob
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -59,7 +59,7 @@ Generate = Callable[[list[int], int, str], Awaitable[Sampled]]
 """(token ids so far, most tokens, key for draws) → reply."""
 
 
-class Place(NamedTuple):
+class EpisodePlace(NamedTuple):
     """Where in training an episode is."""
 
     iteration: int
@@ -72,7 +72,7 @@ class Place(NamedTuple):
     """Index in the group."""
 
 
-class Played(NamedTuple):
+class PlayedEpisode(NamedTuple):
     """An episode as verl trains on it: `response_ids`, `mask` and `logprobs` have the same length, at least 1."""
 
     rollout: Rollout
@@ -110,22 +110,26 @@ class _Episode:
 class Player:
     """Belongs to one event loop. `stops`: ids that end a reply."""
 
-    def __init__(self, job: Job, tokenizer: PreTrainedTokenizerBase, stops: set[int]):
-        self._job, self._style = job, style(job.prompt)
+    def __init__(self, job: VerlJob, tokenizer: PreTrainedTokenizerBase, stops: set[int]):
+        self._job, self._settings = job, job.settings
+        self._style = style(job.settings.prompt_style)
         self.chat = ChatTemplate(tokenizer, self._style.render)
         self.stops = stops | {self.chat.end}
         self._environment = Environment(job, self._style)
         self._writing = threading.Lock()
         self._began: dict[int, float] = {}
 
-    async def play(self, task: Task, place: Place, generate: Generate) -> Played:
+    async def play(self, task: Task, place: EpisodePlace, generate: Generate) -> PlayedEpisode:
         """Plays, records and returns one episode."""
         made = _Episode(self._episode(task, place))
         outcome = made.episode
         try:
             async with asyncio.timeout_at(self._deadline(place.step)):
                 pool = await self._environment.pool()
-                async with self._environment.room(pool), asyncio.timeout(self._job.episode_timeout):
+                async with (
+                    self._environment.room(pool),
+                    asyncio.timeout(self._job.limits.episode_timeout),
+                ):
                     await self._play(made, pool, generate)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever failed, the episode becomes a masked record
             outcome = _lost(made.episode, self._reason(error))
@@ -140,13 +144,13 @@ class Player:
         """When all episodes of the step must be over, on the event loop's clock; waiting for room counts."""
         if step not in self._began:
             self._began = {step: asyncio.get_running_loop().time()}
-        return self._began[step] + self._job.step_timeout
+        return self._began[step] + self._job.limits.step_timeout
 
     def _reason(self, error: Exception) -> str:
         """Why an episode is lost, in one line; the child's log gets the traceback of what nobody foresaw."""
         if isinstance(error, TimeoutError):
             job = self._job
-            return f"not over within {job.episode_timeout:g} s, or the step's episodes not within {job.step_timeout:g} s"
+            return f"not over within {job.limits.episode_timeout:g} s, or the step's episodes not within {job.limits.step_timeout:g} s"
         if not isinstance(error, CoevolveError):
             traceback.print_exception(error)
         lines = str(error).strip().splitlines() or [
@@ -154,12 +158,12 @@ class Player:
         ]  # Ray's has the whole traceback, the cause at its end
         return " ".join(f"{type(error).__name__}: {lines[-1]}".split())
 
-    def _episode(self, task: Task, place: Place) -> Episode:
+    def _episode(self, task: Task, place: EpisodePlace) -> Episode:
         """As `agents.rollout` names it; limits, tools and style follow with the pool."""
-        job, again = self._job, place.again
-        sample = again * job.samples + place.session
+        again, settings = place.again, self._settings
+        sample = again * settings.samples + place.session
         group = f"{place.iteration}-{place.step}-{task.id}" + (f"-{again}" if again else "")
-        key = f"{job.seed}-{place.step}-{task.id}-{sample}"
+        key = f"{settings.seed}-{place.step}-{task.id}-{sample}"
         return Episode(
             task, EpisodeLimits(), key=key, group=group, sample=sample, style=self._style
         )
@@ -171,8 +175,10 @@ class Player:
             pool.description.limits,
             self._environment.style,
         )
-        if self._job.max_steps is not None:
-            episode.limits = msgspec.structs.replace(episode.limits, max_steps=self._job.max_steps)
+        if self._settings.max_actions is not None:
+            episode.limits = msgspec.structs.replace(
+                episode.limits, max_steps=self._settings.max_actions
+            )
         await self._call(made, open_all, [episode], pool)
         if not episode.done:
             self._begin(made)
@@ -184,8 +190,8 @@ class Player:
         prompt = self.chat.prompt(made.episode.unread, self._environment.schemas.of(made.episode))
         made.shown(prompt)
         made.prompt = len(prompt)
-        if made.prompt > self._job.max_prompt_tokens:
-            most = self._job.max_prompt_tokens
+        if made.prompt > self._settings.prompt_tokens:
+            most = self._settings.prompt_tokens
             made.episode.stop(
                 "max_tokens",
                 f"the prompt alone is {made.prompt} tokens, more than the {most} of a prompt",
@@ -193,12 +199,12 @@ class Player:
 
     async def _turn(self, made: _Episode, pool: Pool, generate: Generate) -> None:
         """One reply of the policy, and what the environment makes of it."""
-        episode, row, job = made.episode, made.row, self._job
-        limit = made.prompt + job.max_tokens - job.max_prompt_tokens
+        episode, row, settings = made.episode, made.row, self._settings
+        limit = made.prompt + settings.episode_tokens - settings.prompt_tokens
         room = limit - len(row.token_ids)
         began = time.monotonic()
         reply = await generate(
-            list(row.token_ids), min(room, job.max_turn_tokens or room), _draw(episode)
+            list(row.token_ids), min(room, settings.reply_tokens or room), _draw(episode)
         )
         made.policy += time.monotonic() - began
         if not reply.token_ids or len(reply.token_ids) != len(reply.logprobs):
@@ -233,7 +239,9 @@ class Player:
         await self._environment.in_thread(function, *arguments, calls=made.calls)
         made.environment += time.monotonic() - began
 
-    async def _recorded(self, made: _Episode, episode: Episode, place: Place) -> Played:
+    async def _recorded(
+        self, made: _Episode, episode: Episode, place: EpisodePlace
+    ) -> PlayedEpisode:
         row, sampled = made.row, sum(made.row.mask)
         episode.tokens = row if row.token_ids else None
         episode.usage = Usage(prompt_tokens=len(row.mask) - sampled, completion_tokens=sampled)
@@ -241,14 +249,16 @@ class Player:
             policy=self._style.label(place.policy),
             iteration=place.iteration,
             step=place.step,
-            seed=self._job.seed,
-            keep_tokens=self._job.keep_tokens,
+            seed=self._settings.seed,
+            keep_tokens=self._settings.keep_tokens,
         )
         await self._environment.in_thread(self._write, rollout)
         masked = rollout.stop_reason == "env_error" or not sampled
-        return Played(
+        return PlayedEpisode(
             rollout=rollout,
-            reward=float(rollout.success) if self._job.reward == "success" else rollout.progress,
+            reward=float(rollout.success)
+            if self._settings.reward == "success"
+            else rollout.progress,
             prompt_ids=self._prompt(made),
             response_ids=[self.chat.end] if masked else row.token_ids[made.prompt :],
             mask=[0] if masked else row.mask[made.prompt :],
@@ -260,11 +270,13 @@ class Player:
 
     def _prompt(self, made: _Episode) -> list[int]:
         """A row needs a prompt that fits; of one that doesn't, nothing is trained anyway."""
-        fits = 0 < made.prompt <= self._job.max_prompt_tokens
+        fits = 0 < made.prompt <= self._settings.prompt_tokens
         return made.row.token_ids[: made.prompt] if fits else [self.chat.end]
 
     def _write(self, rollout: Rollout) -> None:
-        file = Files(self._job.run).episode_file(rollout.iteration, self._job.attempt, os.getpid())
+        file = VerlFiles(self._job.run).episode_file(
+            rollout.iteration, self._job.attempt, os.getpid()
+        )
         with self._writing, jsonl.writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             with open(file, "ab", buffering=0) as stream:

@@ -14,7 +14,7 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from coevolve.errors import UsageError
 from coevolve.training.grpo import group_advantages
-from coevolve.training.verl.own import ESTIMATOR
+from coevolve.training.verl.overrides import ESTIMATOR
 
 
 @register_adv_est(ESTIMATOR)

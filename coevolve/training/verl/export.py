@@ -15,8 +15,8 @@ import msgspec
 from coevolve import jsonl
 from coevolve.records import Task
 from coevolve.training import batches
-from coevolve.training.state import Damaged, RunState
-from coevolve.training.verl.files import Files, Ready
+from coevolve.training.state import DamagedRun, RunState
+from coevolve.training.verl.files import Ready, VerlFiles
 from coevolve.training.verl.settings import VerlSettings
 
 HUGGING_FACE = Path("actor") / "huggingface"
@@ -39,7 +39,7 @@ class _Found(NamedTuple):
 
 
 def gather(
-    files: Files, settings: VerlSettings, tasks: list[Task], ready: Ready, target: Path
+    files: VerlFiles, settings: VerlSettings, tasks: list[Task], ready: Ready, target: Path
 ) -> None:
     """Writes the iteration's rollouts, by step, then in the order of the step's tasks, then by sample; whole or not at all."""
     attempts: dict[int, int] = {}
@@ -91,10 +91,10 @@ def _decode(file: Path, raw: bytes) -> _Head:
     try:
         return msgspec.json.decode(raw, type=_Head)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Damaged(file, error, "remove that line; its rollout is lost") from None
+        raise DamagedRun(file, error, "remove that line; its rollout is lost") from None
 
 
-def metrics(files: Files, ready: Ready, target: Path) -> None:
+def metrics(files: VerlFiles, ready: Ready, target: Path) -> None:
     """Writes RUN/metrics.jsonl: a line for each step up to the iteration's end, the last attempt's. verl's own scalars stay
     in RUN/verl/metrics.jsonl."""
     last: dict[int, dict[str, Any]] = {}
@@ -108,7 +108,7 @@ def metrics(files: Files, ready: Ready, target: Path) -> None:
     jsonl.write(target, [last[step] for step in sorted(last) if step <= ready.step])
 
 
-def policy(state: RunState, files: Files, ready: Ready, keep: int) -> None:
+def policy(state: RunState, files: VerlFiles, ready: Ready, keep: int) -> None:
     """Points RUN/policy at the iteration's checkpoint and removes checkpoints that verl lost track of when it was restarted."""
     model = state.path / ready.checkpoint / HUGGING_FACE
     if any(model.glob("*.safetensors")):

@@ -1,12 +1,12 @@
 """The files through which `coevolve train --backend verl` (the driver) and its child (Ray and verl) talk; no other channel exists.
 
-    RUN/verl/job.json                          driver → child  `Job`, written anew before every start of the child
+    RUN/verl/job.json                          driver → child  `VerlJob`, written anew before every start of the child
     RUN/verl/child.json                        driver          `Child`, the process that runs
     RUN/verl/child.lock                        held by the child as long as it lives (the driver opens it and hands it on)
     RUN/verl/child.log                         the child's stdout and stderr, all attempts one after another
     RUN/verl/stop                              driver → child  end at the next boundary
     RUN/verl/heartbeat.json                    child → driver  `Heartbeat`, replaced every few seconds
-    RUN/verl/error.json                        child → driver  `Failure`, the CoevolveError that ended the child
+    RUN/verl/error.json                        child → driver  `TrainerFailure`, the CoevolveError that ended the child
     RUN/verl/metrics.jsonl                     child → driver  a line per step, with `step` and `iteration`; last attempt wins
     RUN/verl/iterations/NNN/tasks.jsonl        driver → child  Task records; appears whole
     RUN/verl/iterations/NNN/episodes/A-HOST-PID.jsonl  child → driver  Rollout records of attempt A's worker, as episodes end
@@ -29,6 +29,8 @@ import msgspec
 
 from coevolve import jsonl
 from coevolve.errors import BadInput
+from coevolve.training.settings import VerlLimits
+from coevolve.training.verl.settings import VerlSettings
 
 T = TypeVar("T")
 
@@ -36,56 +38,30 @@ MARK = "COEVOLVE_VERL_RUN"
 """Environment variable that every process of a child carries, Ray's too: the absolute run directory."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
     """All that the child needs to know."""
 
     run: str
     """Absolute run directory."""
     attempt: int
     """Number of this start of the child, from 1."""
-    model: str
-    """Absolute directory, or Hugging Face id, of the model that the run begins with (and the reference)."""
     env: str
     """Name of an environment, or its command line."""
-    prompt: str
-    """Name of a style of `agents.prompts`."""
-    device: str
-    """`cuda`, or `cpu` with the platform of `training.verl.cpu`."""
-    steps: int
-    """Optimiser steps of an iteration."""
-    batch: int
-    """Tasks (groups) of a step."""
-    samples: int
-    """Rollouts of a task: the group."""
-    seed: int
-    newest_share: float
-    reward: str
-    """`success` or `progress`."""
-    temperature: float
-    max_steps: int | None
-    """Actions of an episode; None: the environment's cap."""
-    max_prompt_tokens: int
-    """Longest prompt; the driver has refused tasks beyond it."""
-    max_tokens: int
-    """Tokens of an episode, prompt included: what follows the prompt is at most `max_tokens - max_prompt_tokens` tokens."""
-    max_turn_tokens: int | None
-    """Tokens of a reply; None: what is left of the episode."""
-    keep_tokens: bool
-    """Whether rollout records hold token ids, mask and log-probabilities."""
+    settings: VerlSettings
+    """What decides the results. The driver has refused tasks whose prompt is longer than `prompt_tokens`."""
     workers: int
     """Environment processes of each agent-loop worker."""
-    call_timeout: float
-    """Seconds for one call of the environment."""
-    episode_timeout: float
-    """Seconds for one episode."""
-    step_timeout: float
-    """Seconds for all episodes of a step."""
+    limits: VerlLimits
     max_env_errors: float
     """Share of a step's rollouts lost to environment errors beyond which the run fails."""
-    wait_timeout: float
-    """Seconds that the child waits at a boundary for the next tasks before it ends by itself, with exit code 0."""
     stop_after: int | None
     """Iteration after whose READY.json the child ends by itself; None: it waits for the next."""
+    device: str
+    """`cuda`, or what the preset's plugin brings."""
+    plugin: str | None
+    """A module that each of verl's processes imports, in the place of our agent loop's."""
+    environment: dict[str, str]
+    """Variables of the child and of Ray's processes, as the preset has them."""
     overrides: list[str]
     """Hydra overrides on verl's `ppo_trainer`: preset, settings and the user's, in this order."""
 
@@ -130,14 +106,14 @@ class Ready(msgspec.Struct, frozen=True):
     """Of the last step."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class TrainerFailure(msgspec.Struct, frozen=True):
     """A CoevolveError of the child: the driver ends with the same exit code and message."""
 
     exit: int
     message: str
 
 
-class Files:
+class VerlFiles:
     """The paths of one run."""
 
     def __init__(self, run: str | Path):

@@ -11,15 +11,15 @@ import time
 
 from coevolve import jsonl
 from coevolve.errors import WriteFailed
-from coevolve.training.verl.files import Files, Heartbeat, write
+from coevolve.training.verl.files import Heartbeat, VerlFiles, write
 
 SECONDS = 2.0
 
 
-class Beating:
+class HeartbeatWriter:
     """A context manager. `pid` is the child's, which Ray's processes are not."""
 
-    def __init__(self, files: Files, pid: int):
+    def __init__(self, files: VerlFiles, pid: int):
         self._files, self._pid = files, pid
         self._now = ("starting", 0, 0)
         self._phases, self._grown = 0, 0
@@ -27,7 +27,7 @@ class Beating:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> Beating:
+    def __enter__(self) -> HeartbeatWriter:
         self.write()
         self._thread.start()
         return self

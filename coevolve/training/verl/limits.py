@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coevolve.errors import UsageError
-from coevolve.training.verl import own
+from coevolve.training.verl.overrides import ACTOR, REF, ROLLOUT
 from coevolve.training.verl.settings import VerlSettings, context
 
-ACTOR, REF, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout"))
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 SLOTS = "ray_kwargs.ray_init.num_cpus"
 
 
-class Number(NamedTuple):
+class NumberRange(NamedTuple):
     """Above 0 and at most `most`; with `optional` null will do, which leaves it to verl."""
 
     key: str
@@ -29,28 +28,28 @@ class Number(NamedTuple):
 
 
 NUMBERS = (
-    Number("trainer.nnodes"),
-    Number("trainer.n_gpus_per_node"),
-    Number(f"{ROLLOUT}.tensor_model_parallel_size"),
-    Number(f"{ROLLOUT}.data_parallel_size"),
-    Number(f"{ROLLOUT}.pipeline_model_parallel_size"),
-    Number(f"{ROLLOUT}.gpu_memory_utilization", most=1, whole=False),
-    Number(f"{ROLLOUT}.max_num_seqs"),
-    Number(f"{ROLLOUT}.max_num_batched_tokens"),
-    Number(f"{ROLLOUT}.max_model_len", optional=True),
-    Number(f"{ROLLOUT}.agent.num_workers"),
-    Number(f"{ROLLOUT}.log_prob_max_token_len_per_gpu"),
-    Number(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", optional=True),
-    Number(f"{ACTOR}.ppo_max_token_len_per_gpu"),
-    Number(f"{ACTOR}.ppo_micro_batch_size_per_gpu", optional=True),
-    Number(f"{ACTOR}.ulysses_sequence_parallel_size"),
-    Number(f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size"),
-    Number(f"{REF}.log_prob_max_token_len_per_gpu"),
-    Number(f"{REF}.log_prob_micro_batch_size_per_gpu", optional=True),
-    Number(f"{REF}.ulysses_sequence_parallel_size"),
-    Number(f"{REF}.fsdp_config.ulysses_sequence_parallel_size"),
-    Number(UNITS),
-    Number(SLOTS, optional=True),
+    NumberRange("trainer.nnodes"),
+    NumberRange("trainer.n_gpus_per_node"),
+    NumberRange(f"{ROLLOUT}.tensor_model_parallel_size"),
+    NumberRange(f"{ROLLOUT}.data_parallel_size"),
+    NumberRange(f"{ROLLOUT}.pipeline_model_parallel_size"),
+    NumberRange(f"{ROLLOUT}.gpu_memory_utilization", most=1, whole=False),
+    NumberRange(f"{ROLLOUT}.max_num_seqs"),
+    NumberRange(f"{ROLLOUT}.max_num_batched_tokens"),
+    NumberRange(f"{ROLLOUT}.max_model_len", optional=True),
+    NumberRange(f"{ROLLOUT}.agent.num_workers"),
+    NumberRange(f"{ROLLOUT}.log_prob_max_token_len_per_gpu"),
+    NumberRange(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", optional=True),
+    NumberRange(f"{ACTOR}.ppo_max_token_len_per_gpu"),
+    NumberRange(f"{ACTOR}.ppo_micro_batch_size_per_gpu", optional=True),
+    NumberRange(f"{ACTOR}.ulysses_sequence_parallel_size"),
+    NumberRange(f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size"),
+    NumberRange(f"{REF}.log_prob_max_token_len_per_gpu"),
+    NumberRange(f"{REF}.log_prob_micro_batch_size_per_gpu", optional=True),
+    NumberRange(f"{REF}.ulysses_sequence_parallel_size"),
+    NumberRange(f"{REF}.fsdp_config.ulysses_sequence_parallel_size"),
+    NumberRange(UNITS),
+    NumberRange(SLOTS, optional=True),
 )
 NAMES = {
     f"{ACTOR}.strategy": ("fsdp", "fsdp2"),
@@ -60,7 +59,7 @@ NAMES = {
 
 
 def check(settings: VerlSettings, config: dict[str, Any]) -> int:
-    """GPUs in all. Raises UsageError for what cannot work on any machine."""
+    """Returns the number of GPUs in all. Raises UsageError for what cannot work on any machine."""
     for number in NUMBERS:
         _check_number(number, value(config, number.key))
     for key, names in NAMES.items():
@@ -81,17 +80,14 @@ def value(config: dict[str, Any], key: str) -> Any:
     return found
 
 
-def _check_number(number: Number, given: Any) -> None:
+def _check_number(number: NumberRange, given: Any) -> None:
     if given is None and number.optional:
         return
     kinds = int if number.whole else (int, float)
     if isinstance(given, bool) or not isinstance(given, kinds) or not 0 < given <= number.most:
-        range_ = (
-            f"a number above 0 and at most {number.most:g}"
-            if number.most < math.inf
-            else "a number, at least 1"
-        )
-        raise UsageError(f"{number.key} takes {range_}, not {_shown(given)}")
+        most = f"above 0 and at most {number.most:g}"
+        wanted = f"a number {most}" if number.most < math.inf else "a number, at least 1"
+        raise UsageError(f"{number.key} takes {wanted}, not {_shown(given)}")
 
 
 def _shown(given: Any) -> str:
@@ -102,79 +98,59 @@ def _shares(
     settings: VerlSettings, config: dict[str, Any], gpus: int
 ) -> Iterator[tuple[bool, str]]:
     """How the work is divided among GPUs: what has to hold, and what to say where it does not."""
-    rollouts = settings.batch * settings.samples
-    yield (
-        rollouts % gpus == 0,
-        f"--batch {settings.batch} times --samples {settings.samples} must be a multiple of the {gpus} GPUs",
-    )
+    batch, samples = settings.batch, settings.samples
+    whole = f"--batch {batch} times --samples {samples} must be a multiple of the {gpus} GPUs"
+    yield batch * samples % gpus == 0, whole
     replica = 1
-    for name in (
-        "tensor_model_parallel_size",
-        "data_parallel_size",
-        "pipeline_model_parallel_size",
-    ):
-        replica *= value(config, f"{ROLLOUT}.{name}")
+    for kind in ("tensor_model", "data", "pipeline_model"):
+        key = f"{ROLLOUT}.{kind}_parallel_size"
+        replica *= value(config, key)
         yield (
             gpus % replica == 0,
-            f"{ROLLOUT}.{name} must divide the {gpus} GPUs: a replica would have {replica}",
+            f"{key} must divide the {gpus} GPUs: a replica would have {replica}",
         )
     for part in (ACTOR, REF):
-        parallel = _sequence_parallel(config, part)
-        yield (
-            gpus % parallel == 0,
-            f"{part}.ulysses_sequence_parallel_size {parallel} must divide the {gpus} GPUs",
-        )
-        size = value(config, f"{part}.fsdp_config.fsdp_size")
-        whole = isinstance(size, int) and size != 0
-        yield (
-            whole and (size < 0 or size >= gpus or gpus % size == 0),
-            f"{part}.fsdp_config.fsdp_size {_shown(size)} must divide the {gpus} GPUs; -1 is all of them",
-        )
-    dynamic = value(config, f"{ACTOR}.use_dynamic_bsz")
-    yield (
-        dynamic == value(config, f"{ROLLOUT}.log_prob_use_dynamic_bsz"),
-        f"{ACTOR}.use_dynamic_bsz and {ROLLOUT}.log_prob_use_dynamic_bsz must be the same: verl gives both to one engine",
-    )
-    micro = value(config, f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1
-    yield (
-        dynamic or rollouts % (gpus * micro) == 0,
-        f"{ACTOR}.ppo_micro_batch_size_per_gpu {micro} must divide each GPU's {rollouts // gpus} rollouts",
-    )
+        shared = _sequence_parallel(config, part)
+        key = f"{part}.ulysses_sequence_parallel_size"
+        yield gpus % shared == 0, f"{key} {shared} must divide the {gpus} GPUs"
+        key = f"{part}.fsdp_config.fsdp_size"
+        size = value(config, key)
+        divides = isinstance(size, int) and size and (not 0 < size < gpus or gpus % size == 0)
+        yield divides, f"{key} {_shown(size)} must divide the {gpus} GPUs; -1 is all of them"
+    key, other = f"{ACTOR}.use_dynamic_bsz", f"{ROLLOUT}.log_prob_use_dynamic_bsz"
+    dynamic = value(config, key)
+    same = f"{key} and {other} must be the same: verl gives both to one engine"
+    yield dynamic == value(config, other), same
+    key = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
+    micro = value(config, key) or 1
+    each = batch * samples // gpus
+    yield dynamic or each % micro == 0, f"{key} {micro} must divide each GPU's {each} rollouts"
 
 
 def _sequence_parallel(config: dict[str, Any], part: str) -> int:
     """GPUs that share a sequence: the part's own word, unless it is 1, then its engine's."""
-    said = value(config, f"{part}.ulysses_sequence_parallel_size")
-    return said if said > 1 else value(config, f"{part}.fsdp_config.ulysses_sequence_parallel_size")
+    stated = value(config, f"{part}.ulysses_sequence_parallel_size")
+    engine = value(config, f"{part}.fsdp_config.ulysses_sequence_parallel_size")
+    return stated if stated > 1 else engine
 
 
 def _lengths(settings: VerlSettings, config: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     """Whether an episode has room in a GPU's token budgets, in the engine and in the model: as in `_shares`."""
-    for dynamic, part, name, parallel in (
-        (f"{ACTOR}.use_dynamic_bsz", ACTOR, "ppo_max_token_len_per_gpu", ACTOR),
-        (f"{ROLLOUT}.log_prob_use_dynamic_bsz", ROLLOUT, "log_prob_max_token_len_per_gpu", ACTOR),
-        (f"{REF}.log_prob_use_dynamic_bsz", REF, "log_prob_max_token_len_per_gpu", REF),
+    episode = f"must hold one episode of --episode-tokens {settings.episode_tokens}"
+    for dynamic, key, part in (
+        (f"{ACTOR}.use_dynamic_bsz", f"{ACTOR}.ppo_max_token_len_per_gpu", ACTOR),
+        (f"{ROLLOUT}.log_prob_use_dynamic_bsz", f"{ROLLOUT}.log_prob_max_token_len_per_gpu", ACTOR),
+        (f"{REF}.log_prob_use_dynamic_bsz", f"{REF}.log_prob_max_token_len_per_gpu", REF),
     ):
-        budget = value(config, f"{part}.{name}")
-        yield (
-            not value(config, dynamic)
-            or budget * _sequence_parallel(config, parallel) >= settings.episode_tokens,
-            f"{part}.{name} {budget} must hold one episode of --episode-tokens {settings.episode_tokens}",
-        )
-    if value(config, f"{ROLLOUT}.name") == own.CPU_ROLLOUT:
-        return
-    room = value(config, f"{ROLLOUT}.max_model_len")
-    yield (
-        room is None or room >= settings.episode_tokens,
-        f"{ROLLOUT}.max_model_len {room} must hold one episode of --episode-tokens {settings.episode_tokens}",
-    )
+        budget = value(config, key)
+        room = budget * _sequence_parallel(config, part)
+        fits = not value(config, dynamic) or room >= settings.episode_tokens
+        yield fits, f"{key} {budget} {episode}"
+    key = f"{ROLLOUT}.max_model_len"
+    length = value(config, key)
+    yield length is None or length >= settings.episode_tokens, f"{key} {length} {episode}"
     model = value(config, "actor_rollout_ref.model.override_config.max_position_embeddings")
     model = model or context(Path(settings.model)) or math.inf
-    for name, tokens in (
-        ("--episode-tokens", settings.episode_tokens),
-        (f"{ROLLOUT}.max_model_len", room or 0),
-    ):
-        yield (
-            tokens <= model,
-            f"{name} {tokens} is more than {settings.model} can take: {model} tokens",
-        )
+    for name, tokens in (("--episode-tokens", settings.episode_tokens), (key, length or 0)):
+        takes = f"{name} {tokens} is more than {settings.model} can take: {model} tokens"
+        yield tokens <= model, takes

@@ -14,49 +14,48 @@ import time
 from typing import TYPE_CHECKING
 
 from coevolve.errors import CoevolveError, Unreachable
-from coevolve.training.verl import own
-from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, read, write
+from coevolve.training.verl import overrides
+from coevolve.training.verl.files import Heartbeat, TrainerFailure, VerlFiles, VerlJob, read, write
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RESOURCES = ("num_cpus", "num_gpus", "object_store_memory", "include_dashboard", "_temp_dir")
-"""Settings of a cluster that Ray refuses from somebody who joins one."""
+"""VerlSettings of a cluster that Ray refuses from somebody who joins one."""
 
 
 def main(run: str) -> int:
     """Trains until the run is over. Returns the exit code."""
-    files = Files(run)
+    files = VerlFiles(run)
     files.error.unlink(missing_ok=True)
     write(files.heartbeat, Heartbeat(os.getpid(), "starting", 0, 0, 0, time.time()))
     try:
-        job = read(files.job, Job)
+        job = read(files.job, VerlJob)
         if job is None:
             raise Unreachable(
                 f"{files.job}: is not there; `coevolve train --backend verl` writes it"
             )
-        os.environ.update(own.environment(job))
         _train(job)
     except CoevolveError as error:
         if not files.error.exists():  # the trainer's own words; here they come with Ray's traceback
-            write(files.error, Failure(int(error.exit), str(error)))
+            write(files.error, TrainerFailure(int(error.exit), str(error)))
         print(f"coevolve: {error}", file=sys.stderr, flush=True)
         return 1
     return 0
 
 
-def _train(job: Job) -> None:
+def _train(job: VerlJob) -> None:
     from verl.trainer.main_ppo import run_ppo
 
     from coevolve.training.verl.compose import compose
     from coevolve.training.verl.task_runner import TaskRunner
 
-    config = compose([*job.overrides, *own.overrides(job)])
+    config = compose([*job.overrides, *overrides.fixed_overrides(job)])
     add(config, job)
     run_ppo(config, TaskRunner)
 
 
-def add(config: DictConfig, job: Job) -> None:
+def add(config: DictConfig, job: VerlJob) -> None:
     """What only this process knows: its id, and whose Ray cluster it is."""
     from omegaconf import OmegaConf, open_dict
 
@@ -64,7 +63,7 @@ def add(config: DictConfig, job: Job) -> None:
         config.actor_rollout_ref.rollout.custom.coevolve.pid = os.getpid()
         ray = config.ray_kwargs.ray_init
         ray.runtime_env = OmegaConf.merge(
-            ray.get("runtime_env") or {}, {"env_vars": own.environment(job)}
+            ray.get("runtime_env") or {}, {"env_vars": overrides.environment(job)}
         )
         if os.environ.get("RAY_ADDRESS"):
             for name in RESOURCES:

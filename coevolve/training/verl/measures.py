@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 
-class Summary(msgspec.Struct, frozen=True):
+class RolloutSummary(msgspec.Struct, frozen=True):
     """Of a rollout, for the trainer's checks and metrics."""
 
     group: str
@@ -37,7 +37,7 @@ class Summary(msgspec.Struct, frozen=True):
 def line(
     step: int,
     iteration: int,
-    rows: list[Summary],
+    rows: list[RolloutSummary],
     made: list[bool],
     verl: Mapping[str, Any],
     seconds: Mapping[str, float],
@@ -70,7 +70,7 @@ def line(
     }
 
 
-def _of_rollouts(rows: list[Summary]) -> dict[str, Any]:
+def _of_rollouts(rows: list[RolloutSummary]) -> dict[str, Any]:
     kept = [row for row in rows if row.stop_reason != "env_error"]
     mean = sum(row.reward for row in kept) / max(1, len(kept))
     rewards: dict[str, set[float]] = {row.group: set() for row in rows}

@@ -2,13 +2,14 @@
 
 `plan` raises UsageError for what cannot work anywhere: an override that verl does not know, a batch that the GPUs cannot
 share. What does not fit this machine (disk space, processors, GPUs, vLLM) is told in `notes`. `refuse_at_once` and `refuse`
-are asked before a trainer starts, and raise for all of that but disk space, which is only an estimate.
+are called before a trainer starts, and raise for all of that but disk space, which is only an estimate.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 import os
 import shutil
 import struct
@@ -19,92 +20,92 @@ from typing import Any
 import msgspec
 
 from coevolve.errors import Unreachable, UsageError
-from coevolve.training.verl import limits, own
+from coevolve.training.verl import limits, overrides
 from coevolve.training.verl.compose import resolved
-from coevolve.training.verl.driver import VerlRun, job
-from coevolve.training.verl.files import Files, Job
-from coevolve.training.verl.settings import VerlSettings, recorded
+from coevolve.training.verl.driver import VerlRun, make_job
+from coevolve.training.verl.files import VerlFiles, VerlJob
+from coevolve.training.verl.settings import VerlSettings
 
 CHECKPOINT_BYTES = 16
-"""A parameter in a checkpoint: float32 weights, two moments of Adam, the Hugging Face copy."""
+"""Bytes of a parameter in a checkpoint: float32 weights, two moments of Adam, the Hugging Face copy."""
 CPUS_OF_A_GPU = 3
 """Ray's slots in verl's bundle for a GPU."""
 
 
 def plan(settings: VerlSettings, options: VerlRun, run: str, env: str) -> dict[str, Any]:
-    """VerlSettings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
-    told = job(settings, options, Files(run), env)
-    _check_engine(told)
-    config = _composed(told)
+    """Settings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
+    job = make_job(settings, options, VerlFiles(run), env)
+    _check_engine(job)
+    config = composed(job)
     gpus = limits.check(settings, config)
+    decided = overrides.recorded(settings, options.preset, options.overrides)
     rollouts = settings.steps * settings.batch * settings.samples
     size = (_parameters(Path(settings.model)) or options.preset.parameters or 0) * CHECKPOINT_BYTES
+    disk = _disk(Path(run), size, options.keep_checkpoints)
     return {
         "command": "train",
-        "settings": msgspec.to_builtins(recorded(settings, options.preset, options.overrides)),
+        "settings": msgspec.to_builtins(decided),
         "work": {
             "rollouts": rollouts,
             "updates": settings.steps,
             "tokens_at_most": rollouts * settings.episode_tokens,
-            "gpus": gpus if options.preset.device == "cuda" else 0,
+            "gpus": gpus if job.device == "cuda" else 0,
             "checkpoint_gb": round(size / 1e9, 1) or None,
         },
-        "notes": [
-            *_disk(Path(run), size, options.keep_checkpoints),
-            *_lacking(told),
-            *_machine(config, options.preset.device),
-        ],
-        "overrides": told.overrides,
+        "notes": [*disk, *_lacking(job), *_machine(config, job.device)],
+        "overrides": job.overrides,
         "configuration": config,
     }
 
 
-def refuse_at_once(told: Job) -> None:
+def refuse_at_once(job: VerlJob) -> None:
     """Raises UsageError for an engine that does not exist, Unreachable for what is needed and not there at all."""
-    _check_engine(told)
-    _raise(_lacking(told))
+    _check_engine(job)
+    _raise(_lacking(job))
 
 
-def refuse(settings: VerlSettings, told: Job) -> None:
+def refuse(job: VerlJob) -> None:
     """Raises UsageError for a configuration that cannot work, Unreachable for a machine that has too little for it.
 
-    Takes ten seconds and more: verl composes and checks the configuration."""
-    config = _composed(told)
-    limits.check(settings, config)
-    _raise(_machine(config, told.device))
+    Takes ten seconds and more: verl composes and checks the configuration.
+    """
+    config = composed(job)
+    limits.check(job.settings, config)
+    _raise(_machine(config, job.device))
 
 
 def _raise(notes: list[str]) -> None:
     if notes:
+        why = "; ".join(notes)
         raise Unreachable(
-            f"this machine cannot carry the run out: {'; '.join(notes)} (--dry-run shows the whole plan)"
+            f"this machine cannot carry the run out: {why} (--dry-run shows the whole plan)"
         )
 
 
-def _composed(told: Job) -> dict[str, Any]:
-    return resolved([*told.overrides, *own.overrides(told)], own.environment(told))
+def composed(job: VerlJob) -> dict[str, Any]:
+    """verl's whole configuration of a job. Raises UsageError."""
+    given = [*job.overrides, *overrides.fixed_overrides(job)]
+    return resolved(given, overrides.environment(job))
 
 
-def _check_engine(told: Job) -> None:
-    name, known = own.engine(told), own.engines(told)
+def _check_engine(job: VerlJob) -> None:
+    name, known = overrides.engine(job.overrides), overrides.known_engines(job)
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        where = "" if name != own.CPU_ROLLOUT else ": it is for a preset with the device cpu"
-        raise UsageError(
-            f"{limits.ROLLOUT}.name takes {', '.join(known)}, not {name!r}{where}{hint}"
-        )
+        raise UsageError(f"{overrides.ROLLOUT}.name takes {', '.join(known)}, not {name!r}{hint}")
 
 
-def _lacking(told: Job) -> list[str]:
+def _lacking(job: VerlJob) -> list[str]:
     """What the job needs and this machine has none of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes = []
-    engine = own.engine(told)
-    if importlib.util.find_spec(own.ENGINES[engine]) is None:
+    engine = overrides.engine(job.overrides)
+    module = overrides.ENGINES.get(engine)  # a plugin's engine is there, or its import says so
+    if module and importlib.util.find_spec(module) is None:
         notes.append(f"{engine} is not installed" + " (coevolve doctor vllm)" * (engine == "vllm"))
-    if told.device == "cuda" and not _gpus():
+    if job.device == "cuda" and not _gpus():
         notes.append("no GPU is seen here (coevolve doctor gpu)")
     return notes
 
@@ -114,49 +115,39 @@ def _parameters(model: Path) -> int | None:
     total = 0
     for file in model.glob("*.safetensors"):
         with open(file, "rb") as stream:
-            head = msgspec.json.decode(
-                stream.read(struct.unpack("<Q", stream.read(8))[0]), type=dict[str, Any]
-            )
-        for name, tensor in head.items():
-            if name != "__metadata__":
-                count = 1
-                for length in tensor["shape"]:
-                    count *= length
-                total += count
+            (length,) = struct.unpack("<Q", stream.read(8))
+            head = msgspec.json.decode(stream.read(length), type=dict[str, Any])
+        total += sum(math.prod(t["shape"]) for name, t in head.items() if name != "__metadata__")
     return total or None
 
 
 def _disk(run: Path, size: float, keep: int) -> list[str]:
     where = next(p for p in (run.absolute(), *run.absolute().parents) if p.exists())
-    free = shutil.disk_usage(where).free
-    needed = size * (keep + 1)
-    if needed < free:
-        return []
-    return [
-        f"{where} has {free / 1e9:.0f} GB free, and {keep + 1} checkpoints take {needed / 1e9:.0f} GB (--keep-checkpoints)"
-    ]
+    free, needed = shutil.disk_usage(where).free / 1e9, size * (keep + 1) / 1e9
+    take = f"{keep + 1} checkpoints take {needed:.0f} GB (--keep-checkpoints)"
+    return [f"{where} has {free:.0f} GB free, and {take}"] if needed >= free else []
 
 
 def _machine(config: dict[str, Any], device: str) -> list[str]:
-    """Of this machine; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
+    """What this machine has too little of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes, trainer = [], config["trainer"]
-    needed = CPUS_OF_A_GPU * trainer["n_gpus_per_node"] + limits.value(config, limits.UNITS) + 2
+    gpus, nodes = trainer["n_gpus_per_node"], trainer["nnodes"]
+    needed = CPUS_OF_A_GPU * gpus + limits.value(config, limits.UNITS) + 2
     slots = limits.value(config, limits.SLOTS) or os.cpu_count()
     if slots < needed:
         notes.append(
-            f"Ray has {slots} CPU slots here and this takes {needed} a node: it would wait forever (ray_kwargs.ray_init.num_cpus)"
+            f"Ray has {slots} CPU slots here and this takes {needed} a node: "
+            f"it would wait forever ({limits.SLOTS})"
         )
     if device == "cuda":
         seen = _gpus()
-        if 0 < seen < trainer["n_gpus_per_node"]:
+        if 0 < seen < gpus:
+            notes.append(f"{seen} GPUs are seen here, and the configuration asks for {gpus}")
+        if nodes > 1:
             notes.append(
-                f"{seen} GPUs are seen here, and the configuration asks for {trainer['n_gpus_per_node']}"
-            )
-        if trainer["nnodes"] > 1:
-            notes.append(
-                f"{trainer['nnodes']} nodes: RAY_ADDRESS is not set, so Ray would start on this one alone"
+                f"{nodes} nodes: RAY_ADDRESS is not set, so Ray would start on this one alone"
             )
     return notes
 

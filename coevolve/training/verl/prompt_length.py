@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from coevolve import jsonl
 from coevolve.agents.code.prompts import told_by
 from coevolve.agents.drivers import Schemas, chunks, open_all
 from coevolve.agents.episode import Episode
@@ -15,11 +16,44 @@ from coevolve.environments.protocol import EpisodeLimits
 from coevolve.errors import Unreachable, UsageError
 from coevolve.models.chat_template import ChatTemplate
 from coevolve.records import Task
+from coevolve.training.verl.settings import VerlSettings
 
 HUB_TIMEOUT = 10
 """Seconds."""
 SESSIONS = 64
-"""Opened at a time."""
+"""Sessions of the environment that are open at a time."""
+
+
+def check(
+    tasks: list[Task],
+    settings: VerlSettings,
+    env: str,
+    workers: int,
+    call_timeout: float,
+    any_version: bool,
+    measure: bool,
+) -> None:
+    """Compares the environment's version and, where `measure`, the prompts with `prompt_tokens`.
+
+    Raises UsageError for tasks of another version, unless `any_version`, and for a prompt that is too long.
+    """
+    tokenizer = tokenizer_of(settings.model) if measure else None
+    with Pool(env, workers=workers, call_timeout=call_timeout, any_version=any_version) as pool:
+        pool.compare(task.env_version for task in tasks)
+        lengths = prompt_lengths(tasks, pool, tokenizer, settings.prompt_style) if measure else []
+    limit = settings.prompt_tokens
+    long = [(t.id, n) for t, n in zip(tasks, lengths, strict=False) if n is not None and n > limit]
+    if long:  # verl would cut the prompt at its head, without a word to anybody
+        id_, length = long[0]
+        more = f", and so are {len(long) - 1} more" if len(long) > 1 else ""
+        raise UsageError(
+            f"task {id_}: its prompt is {length} tokens, above --prompt-tokens {limit}{more}. Raise the limit for a "
+            "new run, or leave the tasks out"
+        )
+    if refused := lengths.count(None):
+        jsonl.warn(
+            f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes will be masked"
+        )
 
 
 def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -> list[int | None]:
@@ -39,7 +73,7 @@ def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -
 
 
 def tokenizer_here(model: str) -> Any | None:
-    """The model's, where it is on this machine."""
+    """The model's tokenizer, where it is on this machine."""
     from transformers import AutoTokenizer
 
     with contextlib.suppress(OSError, ValueError):
@@ -48,7 +82,7 @@ def tokenizer_here(model: str) -> Any | None:
 
 
 def tokenizer_of(model: str) -> Any:
-    """The model's. Raises UsageError where it has none, Unreachable where it cannot be fetched."""
+    """The model's tokenizer. Raises UsageError where it has none, Unreachable where it cannot be fetched."""
     from transformers import AutoTokenizer
 
     if found := tokenizer_here(model):

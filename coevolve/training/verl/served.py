@@ -12,10 +12,10 @@ from typing import NamedTuple
 from coevolve.errors import BadInput, UsageError
 from coevolve.models.transformers_lm import identity
 from coevolve.records import content_id
-from coevolve.training.verl.files import Files, Ready, read
+from coevolve.training.verl.files import Ready, VerlFiles, read
 
 
-class Served(NamedTuple):
+class ServedPolicy(NamedTuple):
     name: str
     """Of these weights, and of no others."""
     at_server: str
@@ -25,12 +25,12 @@ class Served(NamedTuple):
     """Tasks of the next iteration: once they are there, the weights at the addresses are others."""
 
 
-def served(file: str, *, newest: bool = True) -> Served:
+def served(file: str, *, newest: bool = True) -> ServedPolicy:
     """What a READY.json says. Raises UsageError for a file that is none, and, if it has to be the `newest`, for one whose policy
     the trainer no longer has."""
     ready = _read(file)
     path = Path(file).resolve()
-    files = Files(path.parents[min(3, len(path.parents) - 1)])
+    files = VerlFiles(path.parents[min(3, len(path.parents) - 1)])
     if files.ready(ready.iteration) != path:
         raise UsageError(
             f"{file}: give it where the trainer wrote it, RUN/verl/iterations/NNN/READY.json: what is beside it tells whether the "
@@ -39,7 +39,7 @@ def served(file: str, *, newest: bool = True) -> Served:
     if newest:
         _check(file, files, ready.iteration)
     made = content_id(ready.model, ready.weights, ready.counts, ready.metrics)[:8]
-    return Served(
+    return ServedPolicy(
         name=f"{identity(ready.model)}@step-{ready.weights}@{made}",
         at_server=ready.model,
         addresses=ready.addresses,
@@ -61,7 +61,7 @@ def _read(file: str) -> Ready:
     return ready
 
 
-def _check(file: str, files: Files, iteration: int) -> None:
+def _check(file: str, files: VerlFiles, iteration: int) -> None:
     folders = [path.parent.name for path in files.root.glob("iterations/*/READY.json")]
     last = max(int(name) for name in folders if name.isdecimal())
     if last > iteration:

@@ -1,8 +1,7 @@
-"""What a verl run is told: settings that decide its results, a preset, and the hydra overrides that follow from them.
+"""The settings that decide a verl run's results, and presets, which give those that the user left open.
 
-`VerlSettings` is what RUN/config.json holds: a run goes on only with the same ones. Presets are data files in `presets/`; they
-give settings that the user left open, and overrides on verl's `ppo_trainer` for the machine. The user's own overrides come
-last; those that would contradict a setting are refused, because the record of the run would lie (user_overrides.py).
+`VerlSettings` is what RUN/config.json holds: a run goes on only with the same ones. A preset is a TOML file (`presets/`, or the
+user's own) with settings, and with overrides on verl's `ppo_trainer` for the machine (overrides.py).
 
 Objective: paper's GRPO (SPEC §1.1), the same as the local backend's: token mean, k3 KL as a loss term, dual clip, one
 update per step on the whole batch.
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,6 @@ import msgspec
 
 from coevolve.errors import UsageError
 from coevolve.training.settings import GrpoSettings
-from coevolve.training.verl import own
-from coevolve.training.verl.user_overrides import check, deciding
 
 PRESETS = Path(__file__).with_name("presets")
 
@@ -51,11 +47,20 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     device: str = "cuda"
     parameters: float | None = None
-    """Of the model, for the estimate of disk space where the model is no directory."""
+    """Parameters of the model, for the estimate of disk space where the model is no directory."""
     settings: dict[str, Any] = {}
     """Options of `coevolve train` with other defaults."""
     overrides: dict[str, Any] = {}
     """Hydra overrides, as nested tables; a key that begins with + adds one that verl's files do not have."""
+    plugin: str | None = None
+    """A module that each of verl's processes imports, for a platform or a rollout engine that verl does not have.
+
+    It imports `coevolve.training.verl.agent_loop`. tests/verl_cpu is one.
+    """
+    python_path: str | None = None
+    """The folder in which the plugin is found, from the preset's file on."""
+    environment: dict[str, str] = {}
+    """Variables of the trainer's processes, where the user's environment does not set them."""
 
 
 def presets() -> list[str]:
@@ -74,9 +79,14 @@ def preset(name: str) -> Preset:
         )
         raise UsageError(f"no preset {name!r}; {hint}")
     try:
-        return msgspec.convert(tomllib.loads(path.read_text()), Preset)
+        found = msgspec.convert(tomllib.loads(path.read_text()), Preset)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{path}: {error}") from error
+    variables = {k: os.environ.get(k, value) for k, value in found.environment.items()}
+    if found.python_path:
+        folders = [os.path.abspath(path.parent / found.python_path), os.environ.get("PYTHONPATH")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    return msgspec.structs.replace(found, environment=variables)
 
 
 def resolve(given: dict[str, Any], chosen: Preset) -> VerlSettings:
@@ -123,99 +133,3 @@ def _json(file: Path) -> dict[str, Any]:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         return {}
-
-
-def overrides(
-    settings: VerlSettings,
-    chosen: Preset,
-    more: list[str],
-    run: Path,
-    *,
-    save_every: int,
-    keep_checkpoints: int,
-) -> list[str]:
-    """The hydra overrides of a run: the preset's, those that follow from the settings, the user's. Raises UsageError."""
-    values = _values(settings, chosen, run, save_every, keep_checkpoints)
-    check(more, [*values, *own.KEYS])
-    return [
-        *_flat(chosen.overrides),
-        *(f"{key}={_value(value)}" for key, value in values.items()),
-        *more,
-    ]
-
-
-def recorded(settings: VerlSettings, chosen: Preset, more: list[str]) -> VerlSettings:
-    """The settings with what preset and user say about the result in verl's own words."""
-    return msgspec.structs.replace(settings, overrides=deciding([*_flat(chosen.overrides), *more]))
-
-
-def _values(
-    settings: VerlSettings, chosen: Preset, run: Path, save_every: int, keep_checkpoints: int
-) -> dict[str, Any]:
-    """What follows from the settings, by verl's keys."""
-    return {
-        "algorithm.adv_estimator": own.ESTIMATOR,
-        "algorithm.norm_adv_by_std_in_grpo": True,
-        "algorithm.use_kl_in_reward": False,
-        "actor_rollout_ref.model.path": settings.model,
-        "actor_rollout_ref.actor.optim.lr": settings.lr,
-        "actor_rollout_ref.actor.optim.lr_scheduler_type": "constant",
-        "actor_rollout_ref.actor.optim.weight_decay": settings.weight_decay,
-        "actor_rollout_ref.actor.optim.clip_grad": settings.grad_clip,
-        "actor_rollout_ref.actor.grad_clip": settings.grad_clip,
-        "actor_rollout_ref.actor.clip_ratio_low": settings.clip_low,
-        "actor_rollout_ref.actor.clip_ratio_high": settings.clip_high,
-        "actor_rollout_ref.actor.clip_ratio_c": settings.clip_dual,
-        "actor_rollout_ref.actor.use_kl_loss": settings.beta > 0,
-        "actor_rollout_ref.actor.kl_loss_coef": settings.beta,
-        "actor_rollout_ref.actor.kl_loss_type": "low_var_kl",
-        "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
-        "actor_rollout_ref.actor.entropy_coeff": 0,
-        "actor_rollout_ref.actor.ppo_epochs": 1,
-        "actor_rollout_ref.actor.ppo_mini_batch_size": settings.batch,
-        "actor_rollout_ref.actor.checkpoint.save_contents": [
-            "model",
-            "optimizer",
-            "extra",
-            "hf_model",
-        ],
-        "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
-        "actor_rollout_ref.rollout.n": settings.samples,
-        "actor_rollout_ref.rollout.temperature": settings.temperature,
-        "actor_rollout_ref.rollout.top_p": 1.0,
-        "actor_rollout_ref.rollout.top_k": -1,
-        "actor_rollout_ref.rollout.calculate_log_probs": True,
-        "data.train_batch_size": settings.batch,
-        "data.max_prompt_length": settings.prompt_tokens,
-        "data.max_response_length": settings.episode_tokens - settings.prompt_tokens,
-        "trainer.device": chosen.device,
-        "trainer.save_freq": save_every,
-        "trainer.max_actor_ckpt_to_keep": keep_checkpoints,
-        "trainer.default_local_dir": str(run / "verl" / "checkpoints"),
-        "trainer.resume_mode": "auto",
-        "trainer.test_freq": -1,
-        "trainer.val_before_train": False,
-    }
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> list[str]:
-    lines = []
-    for key, value in table.items():
-        plus, name = ("+", key[1:]) if key.startswith("+") else ("", key)
-        if isinstance(value, dict):
-            lines += [plus + line for line in _flat(value, f"{prefix}{name}.")]
-        else:
-            lines.append(f"{plus}{prefix}{name}={_value(value)}")
-    return lines
-
-
-def _value(value: Any) -> str:
-    """As hydra's grammar has it."""
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return f"[{','.join(map(_value, value))}]"
-    if isinstance(value, str) and not re.fullmatch(r"[\w./@-]+", value):
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    return str(value)

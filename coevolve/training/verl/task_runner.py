@@ -8,7 +8,7 @@ from typing import Any
 import ray
 
 from coevolve.errors import CoevolveError
-from coevolve.training.verl.files import Failure, Files, Job, read, write
+from coevolve.training.verl.files import TrainerFailure, VerlFiles, VerlJob, read, write
 
 
 @ray.remote(num_cpus=1)
@@ -24,25 +24,25 @@ class TaskRunner:
         configure_verl_logging()
         config.transfer_queue.enable = True
         OmegaConf.resolve(config)
-        own = config.actor_rollout_ref.rollout.custom["coevolve"]
-        job = read(Path(own["job"]), Job)
+        told = config.actor_rollout_ref.rollout.custom["coevolve"]
+        job = read(Path(told["job"]), VerlJob)
         tq.init(config.transfer_queue)
         try:
-            _train(config, job, own["pid"])
+            _train(config, job, told["pid"])
         except CoevolveError as error:
-            write(Files(job.run).error, Failure(int(error.exit), str(error)))
+            write(VerlFiles(job.run).error, TrainerFailure(int(error.exit), str(error)))
             raise
         finally:
             tq.close()
 
 
-def _train(config: Any, job: Job, pid: int) -> None:
+def _train(config: Any, job: VerlJob, pid: int) -> None:
     from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
-    from coevolve.training.verl.heartbeat import Beating
-    from coevolve.training.verl.trainer import Ended, Trainer
+    from coevolve.training.verl.heartbeat import HeartbeatWriter
+    from coevolve.training.verl.trainer import EndOfRun, Trainer
 
-    with Beating(Files(job.run), pid) as beating:
+    with HeartbeatWriter(VerlFiles(job.run), pid) as beating:
         trainer = Trainer(config, job, beating)
         trainer.init()
         loops = AgentLoopManagerTQ.create(
@@ -53,11 +53,11 @@ def _train(config: Any, job: Job, pid: int) -> None:
         )
         try:
             trainer.fit(loops)
-        except Ended as end:
+        except EndOfRun as end:
             print(f"coevolve: {end}", flush=True)
         else:
             raise CoevolveError(
-                f"verl ended by itself after step {trainer.global_steps - 1}: see {Files(job.run).log}"
+                f"verl ended by itself after step {trainer.global_steps - 1}: see {VerlFiles(job.run).log}"
             )
         finally:
             if logger := getattr(trainer, "logger", None):

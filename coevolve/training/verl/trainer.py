@@ -32,19 +32,19 @@ from coevolve.records import Task
 from coevolve.training import batches
 from coevolve.training.verl import estimator, measures
 from coevolve.training.verl.agent_loop import packed
-from coevolve.training.verl.files import Files, Job, Ready, write
-from coevolve.training.verl.heartbeat import Beating
-from coevolve.training.verl.measures import Summary
-from coevolve.training.verl.own import ENDLESS
+from coevolve.training.verl.files import Ready, VerlFiles, VerlJob, write
+from coevolve.training.verl.heartbeat import HeartbeatWriter
+from coevolve.training.verl.measures import RolloutSummary
+from coevolve.training.verl.overrides import ENDLESS
 
-__all__ = ["Ended", "Trainer", "estimator"]
+__all__ = ["EndOfRun", "Trainer", "estimator"]
 
 POLL = 0.2
 REFILLS = 1 << 20
 """Distance in steps of the plan between a step's rows and those that dynamic sampling asks for beyond them."""
 
 
-class Ended(Exception):
+class EndOfRun(Exception):
     """The run is over, at a boundary; not a failure. `reason` says why."""
 
 
@@ -61,14 +61,15 @@ class _NoLoader:
 class Trainer(PPOTrainerSync):
     """`config` is verl's; `beating` is told of every phase."""
 
-    def __init__(self, config: Any, job: Job, beating: Beating):
-        self.job, self.files, self._beating = job, Files(job.run), beating
-        self._identity = identity(job.model)
+    def __init__(self, config: Any, job: VerlJob, beating: HeartbeatWriter):
+        self.job, self.files, self._beating = job, VerlFiles(job.run), beating
+        self._settings = job.settings
+        self._identity = identity(job.settings.model)
         self._iteration = 0
         self._tasks: list[Task] = []
         self._seen: Counter[str] = Counter()
         self._rows: list[Task] = []
-        self._summaries: list[Summary] = []
+        self._summaries: list[RolloutSummary] = []
         super().__init__(config)
 
     # What verl calls, in the order of a run.
@@ -77,7 +78,7 @@ class Trainer(PPOTrainerSync):
         """No dataset: see `_fetch_one_gen_batch`. `trainer.total_training_steps` is the length of the learning rate's schedule."""
         self.train_dataset = self.val_dataset = self.val_dataloader = None
         self.train_dataloader = _NoLoader()
-        self.steps_per_epoch, self.total_training_steps = self.job.steps, ENDLESS
+        self.steps_per_epoch, self.total_training_steps = self._settings.steps, ENDLESS
         scheduled = self.config.trainer.total_training_steps or ENDLESS
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.optim.total_training_steps = scheduled
@@ -91,7 +92,7 @@ class Trainer(PPOTrainerSync):
     def on_step_begin(self) -> None:
         super().on_step_begin()
         done = self.global_steps - 1
-        if done % self.job.steps == 0 or not self._tasks:
+        if done % self._settings.steps == 0 or not self._tasks:
             self._boundary(done)
         self._seen.clear()
         self._rows = []
@@ -99,13 +100,13 @@ class Trainer(PPOTrainerSync):
 
     def _fetch_one_gen_batch(self) -> Any:
         """The next rows of this step: the whole batch, or one at a time where verl refills."""
-        round_, place = divmod(len(self._rows), self.job.batch)
+        round_, place = divmod(len(self._rows), self._settings.batch)
         plan = batches.plan(
             self._tasks,
-            seed=self.job.seed,
+            seed=self._settings.seed,
             step=self.global_steps - 1 + round_ * REFILLS,
-            size=self.job.batch,
-            newest_share=self.job.newest_share,
+            size=self._settings.batch,
+            newest_share=self._settings.newest_share,
         )
         tasks = plan.tasks[place : place + 1] if self._refills() else plan.tasks
         batch = collate_fn([self._row(task) for task in tasks])
@@ -155,10 +156,10 @@ class Trainer(PPOTrainerSync):
         self._beating.phase(name, self._iteration, self.global_steps - 1 if done is None else done)
 
     def _boundary(self, done: int) -> None:
-        """Serves the policy until the next iteration's tasks are there. Raises Ended."""
-        finished = done // self.job.steps
+        """Serves the policy until the next iteration's tasks are there. Raises EndOfRun."""
+        finished = done // self._settings.steps
         self._iteration = finished + 1
-        if done % self.job.steps == 0:
+        if done % self._settings.steps == 0:
             if finished:
                 self._write_ready(finished, done)
             self._wait(finished, done)
@@ -191,24 +192,24 @@ class Trainer(PPOTrainerSync):
 
     def _wait(self, finished: int, done: int) -> None:
         self._beating.phase("waiting", finished, done)
-        until = time.monotonic() + self.job.wait_timeout
+        until = time.monotonic() + self.job.limits.wait_timeout
         last = self.job.stop_after
         while not self.files.stop.exists() and not (last is not None and finished >= last):
             if self.files.tasks(finished + 1).exists():
                 return
             if time.monotonic() > until:
-                raise Ended(
-                    f"no tasks for iteration {finished + 1} within {self.job.wait_timeout:g} s"
+                raise EndOfRun(
+                    f"no tasks for iteration {finished + 1} within {self.job.limits.wait_timeout:g} s"
                 )
             time.sleep(POLL)
-        raise Ended(f"stopped after iteration {finished}")
+        raise EndOfRun(f"stopped after iteration {finished}")
 
     def _row(self, task: Task) -> dict[str, Any]:
         """The row of a task that is the next of this step."""
         again = self._seen[task.id]
         self._seen[task.id] += 1
         self._rows.append(task)
-        policy = f"{self._identity}@step-{(self._iteration - 1) * self.job.steps}"
+        policy = f"{self._identity}@step-{(self._iteration - 1) * self._settings.steps}"
         return {
             "raw_prompt": [{"role": "user", "content": task.query[0]}],
             "index": len(self._rows) - 1,
@@ -216,13 +217,15 @@ class Trainer(PPOTrainerSync):
             "dummy_tensor": torch.zeros(1, dtype=torch.uint8),
         }
 
-    def _checked(self, batch: Any) -> list[Summary]:
+    def _checked(self, batch: Any) -> list[RolloutSummary]:
         """Summaries of the batch's rows. Raises CoevolveError where rows are lost, Unreachable where all are masked."""
         found = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
-        rows = [msgspec.convert(fields["coevolve"], Summary) for fields in found["extra_fields"]]
-        wanted = self.job.batch * self.job.samples
+        rows = [
+            msgspec.convert(fields["coevolve"], RolloutSummary) for fields in found["extra_fields"]
+        ]
+        wanted = self._settings.batch * self._settings.samples
         if len(rows) != wanted:
             raise CoevolveError(
                 f"verl lost {wanted - len(rows)} of {wanted} rollouts of step {self.global_steps}: see {self.files.log}"

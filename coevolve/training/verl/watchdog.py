@@ -1,6 +1,6 @@
 """Watches the child while it trains an iteration.
 
-`Watch.until_ready` gives the iteration's READY.json, or raises:
+`TrainerWatch.until_ready` gives the iteration's READY.json, or raises:
 
 | what happened | error |
 |---|---|
@@ -29,7 +29,7 @@ import msgspec
 from coevolve import jsonl
 from coevolve.errors import CoevolveError, Exit, Partial, WriteFailed
 from coevolve.training.verl import child_process
-from coevolve.training.verl.files import Child, Failure, Files, Heartbeat, Ready, read
+from coevolve.training.verl.files import Child, Heartbeat, Ready, TrainerFailure, VerlFiles, read
 
 TAIL = 1 << 16
 QUOTED, LONGEST = 8, 300
@@ -38,10 +38,10 @@ FULL_BYTES, FULL_SHARE = 64 << 20, 0.01
 """A file system that has less than both left is full: a checkpoint that did not fit leaves a little."""
 
 
-class Ended(CoevolveError):
+class TrainerFailed(CoevolveError):
     """The child's own error in one line, with its exit code. What Ray or an engine said in many lines is in the log."""
 
-    def __init__(self, failure: Failure, log: Path):
+    def __init__(self, failure: TrainerFailure, log: Path):
         first, *rest = failure.message.strip().splitlines() or [""]
         many = (
             f"{first.strip()[:LONGEST]} … {rest[-1].strip()[:LONGEST]} (log: {log})"
@@ -53,16 +53,16 @@ class Ended(CoevolveError):
         self.exit = known.get(failure.exit, Exit.FAILED)
 
 
-class EndedWaiting(CoevolveError):
+class TrainerGaveUp(CoevolveError):
     """The child had waited for tasks long enough when they came."""
 
 
-class Watch:
+class TrainerWatch:
     """Of one iteration. `process` is None where another driver started the child. `on_step` gets each step's metrics."""
 
     def __init__(
         self,
-        files: Files,
+        files: VerlFiles,
         iteration: int,
         process: subprocess.Popen | None,
         stall_timeout: float,
@@ -140,14 +140,14 @@ class Watch:
     def _obituary(self) -> CoevolveError:
         code = self._process.wait() if self._process else None
         child_process.terminate(self._files, 0)
-        if failure := read(self._files.error, Failure):
-            return Ended(failure, self._files.log)
+        if failure := read(self._files.error, TrainerFailure):
+            return TrainerFailed(failure, self._files.log)
         if self._files.stop.exists():
             return Partial(
                 f"the trainer was told to stop before iteration {self._iteration} was finished; a rerun goes on"
             )
         if code is None and self._beat and self._beat.phase == "waiting":
-            return EndedWaiting("the trainer had waited long enough")
+            return TrainerGaveUp("the trainer had waited long enough")
         if code == 0:
             return CoevolveError(
                 f"the trainer ended without training iteration {self._iteration} (it had resumed at its end, or was given "
@@ -166,7 +166,7 @@ class Watch:
         )
 
 
-def no_space(files: Files) -> str:
+def no_space(files: VerlFiles) -> str:
     """Where the disk is full, as the beginning of a message, else nothing. A full disk cuts off what would say so."""
     disk = shutil.disk_usage(files.root)
     if disk.free < min(FULL_BYTES, FULL_SHARE * disk.total):
@@ -176,7 +176,7 @@ def no_space(files: Files) -> str:
     return ""
 
 
-def log_tail(files: Files, lines: int = QUOTED) -> list[str]:
+def log_tail(files: VerlFiles, lines: int = QUOTED) -> list[str]:
     """The last lines that say something, of this attempt."""
     try:
         with open(files.log, "rb") as stream:
@@ -198,7 +198,7 @@ _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _BAR = re.compile(r"\d+%\|")
 
 
-def last_error(files: Files) -> str:
+def last_error(files: VerlFiles) -> str:
     """The last line of the log that looks like an exception's or an error's, else the last one that is no progress bar."""
     lines = [line for line in log_tail(files, 1000) if not _BAR.search(line)]
     errors = [found[1] for line in lines if (found := _ERROR.match(line))]

@@ -13,7 +13,7 @@ import tiny_models
 from coevolve import jsonl
 from coevolve.records import Start, Task
 from coevolve.training.verl import child_process
-from coevolve.training.verl.files import Failure, Files, Heartbeat, Job, Ready, read
+from coevolve.training.verl.files import Heartbeat, Ready, TrainerFailure, VerlFiles, VerlJob, read
 from verl_child import get, job_of, kill, post, question, start, tasks_of, wait_for, weak_policy
 
 
@@ -34,8 +34,8 @@ def run(tmp_path: Path):
     """A run directory whose child is ended after the test."""
     path = tmp_path / "run"
     yield path
-    child_process.terminate(Files(path), 0)
-    assert not child_process.processes(Files(path))
+    child_process.terminate(VerlFiles(path), 0)
+    assert not child_process.processes(VerlFiles(path))
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,8 @@ def make_job():
 class LongRun(NamedTuple):
     """What one run of the real child left, and what it said while it ran."""
 
-    files: Files
-    job: Job
+    files: VerlFiles
+    job: VerlJob
     tasks: dict[int, list[Task]]
     first: Ready
     second: Ready
@@ -63,7 +63,7 @@ class LongRun(NamedTuple):
     """Status and answer of the HTTP server to bad requests."""
     ended: int
     """Exit code of the second child, whose fourth iteration meets too many faults."""
-    failure: Failure
+    failure: TrainerFailure
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +71,7 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
     """Two iterations in one process, kill -9 in the third, and a second process that goes on until too much fails."""
     run = tmp_path_factory.mktemp("runs") / "verl"
     env = f"{sys.executable} {Path(__file__).with_name('ill_desk.py')} 11"
-    job, files = job_of(run, laptop_policy, env=env, steps=2), Files(run)
+    job, files = job_of(run, laptop_policy, env=env, steps=2), VerlFiles(run)
     tasks = {number: tasks_of(env, number) for number in (1, 2, 3)}
     jsonl.write(files.tasks(1), tasks[1])
     child = start(job)
@@ -98,7 +98,7 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
         ended = child.wait(timeout=900)
     finally:
         kill(child, job.run)
-    failure = read(files.error, Failure)
+    failure = read(files.error, TrainerFailure)
     answer = [body for _, body in (greedy, models)]
     return LongRun(
         files, job, tasks, first, second, *answer, left, killed_at, third, refusals, ended, failure
@@ -120,7 +120,7 @@ def _refused(task: Task) -> Task:
     return msgspec.structs.replace(task, start=Start(name="nowhere"))
 
 
-def _second_step(files: Files) -> Heartbeat | None:
+def _second_step(files: VerlFiles) -> Heartbeat | None:
     """The heartbeat once the last step of iteration 3 plays: its first step has a checkpoint by then."""
     beat = read(files.heartbeat, Heartbeat)
     return beat if beat and beat.step == 5 and beat.phase == "rollout" else None

@@ -9,7 +9,6 @@ answer; "fail" an error. Written: one JSON object per row of verl's batch, with 
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -18,12 +17,11 @@ import numpy as np
 
 from coevolve import jsonl
 from coevolve.records import Task
-from coevolve.training.verl import own
-from coevolve.training.verl.files import Job
+from coevolve.training.verl import overrides
+from coevolve.training.verl.files import VerlJob
 
 JOB_FILE, SCRIPTS, TASKS, OUT = sys.argv[1:]
-JOB = msgspec.json.decode(Path(JOB_FILE).read_bytes(), type=Job)
-os.environ.update(own.environment(JOB))
+JOB = msgspec.json.decode(Path(JOB_FILE).read_bytes(), type=VerlJob)
 
 import ray  # noqa: E402
 import transfer_queue as tq  # noqa: E402
@@ -79,7 +77,9 @@ def _versions():
 
 
 def main():
-    config = compose([*JOB.overrides, "actor_rollout_ref.rollout.name=vllm", *own.overrides(JOB)])
+    config = compose(
+        [*JOB.overrides, "actor_rollout_ref.rollout.name=vllm", *overrides.fixed_overrides(JOB)]
+    )
     with open_dict(config):
         config.transfer_queue.enable = True
     OmegaConf.resolve(config)
@@ -87,7 +87,7 @@ def main():
     tq.init(config.transfer_queue)
     manager = AgentLoopManagerTQ.create(
         config=config,
-        llm_client=Scripted(JOB.model),
+        llm_client=Scripted(JOB.settings.model),
         teacher_client=None,
         reward_loop_worker_handles=None,
     )
@@ -126,7 +126,7 @@ def write(tasks):
     columns = {name: list(data[name].unbind()) for name in FIELDS}
     padded = data.select("response_mask", "rm_scores").to_padded_tensor(0)
     groups = np.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
-    advantages, _ = get_adv_estimator_fn(own.ESTIMATOR)(
+    advantages, _ = get_adv_estimator_fn(overrides.ESTIMATOR)(
         padded["rm_scores"], padded["response_mask"], groups
     )
     with open(OUT, "w") as out:

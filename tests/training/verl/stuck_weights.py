@@ -8,7 +8,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from coevolve.training.verl.hf_rollout import Adapter
+from verl_cpu.hf_rollout import Adapter
 
 update = Adapter.update_weights
 

@@ -14,7 +14,8 @@ import pytest
 import tiny_models
 from coevolve import jsonl
 from coevolve.records import Call, Rollout, Start, Task, Verifier, task_id
-from coevolve.training.verl.files import Files
+from coevolve.training.verl import overrides
+from coevolve.training.verl.files import VerlFiles
 
 pytestmark = [
     pytest.mark.verl,
@@ -87,14 +88,14 @@ def played(tokenizer, tmp_path_factory, make_job):
     sizes = {
         "batch": len(tasks),
         "samples": SAMPLES,
-        "max_prompt_tokens": PROMPT,
-        "max_tokens": WHOLE,
+        "prompt_tokens": PROMPT,
+        "episode_tokens": WHOLE,
     }
-    limits = {"max_turn_tokens": REPLY, "call_timeout": 1.0, "episode_timeout": 15.0, "workers": 4}
+    limits = {"reply_tokens": REPLY, "call_timeout": 1.0, "episode_timeout": 15.0, "workers": 4}
     job = make_job(folder / "run", model, env=ENV, steps=1, **sizes, **limits)
     (folder / "job.json").write_bytes(msgspec.json.encode(job))
-    Files(job.run).job.parent.mkdir(parents=True)
-    Files(job.run).job.write_bytes(msgspec.json.encode(job))
+    VerlFiles(job.run).job.parent.mkdir(parents=True)
+    VerlFiles(job.run).job.write_bytes(msgspec.json.encode(job))
     (folder / "scripts.json").write_text(json.dumps(scripts))
     jsonl.write(folder / "tasks.jsonl", tasks.values())
     names = ("job.json", "scripts.json", "tasks.jsonl", "rows.jsonl")
@@ -108,13 +109,13 @@ def played(tokenizer, tmp_path_factory, make_job):
         capture_output=True,
         text=True,
         timeout=900,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **overrides.environment(job)},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     records = [
         line.record
-        for file in Files(job.run).episodes(1).glob("0001-*.jsonl")
+        for file in VerlFiles(job.run).episodes(1).glob("0001-*.jsonl")
         for line in jsonl.read([str(file)], Rollout)
     ]
     by_id = {one.id: name for name, one in tasks.items()}

@@ -14,12 +14,12 @@ from coevolve.agents.prompts.styles import style
 from coevolve.environments.client import Pool
 from coevolve.errors import WriteFailed
 from coevolve.records import Call, Start, Task, Verifier, task_id
-from coevolve.training.verl.episodes import Place, Player, Sampled
-from coevolve.training.verl.files import Files
+from coevolve.training.verl.episodes import EpisodePlace, Player, Sampled
+from coevolve.training.verl.files import VerlFiles
 from coevolve.training.verl.prompt_length import prompt_lengths, tokenizer_here
 
 ENV = f"{sys.executable} {Path(__file__).with_name('trouble.py')}"
-PLACE = Place(1, 0, "scripted", 0, 0)
+PLACE = EpisodePlace(1, 0, "scripted", 0, 0)
 COUNT = '{"name":"count","arguments":{}}'
 
 
@@ -133,8 +133,8 @@ def test_a_dead_engine_is_named_in_one_line(player, tokenizer):
 def test_a_record_that_cannot_be_written_is_said(player, tokenizer):
     """A lost record would be lost evidence: the one error that play lets out."""
     one = player()
-    Files(one._job.run).directory(1).mkdir(parents=True)
-    Files(one._job.run).episodes(1).write_text("a file in the way")
+    VerlFiles(one._job.run).directory(1).mkdir(parents=True)
+    VerlFiles(one._job.run).episodes(1).write_text("a file in the way")
     with pytest.raises(WriteFailed, match="episodes"):
         asyncio.run(one.play(task(), PLACE, saying(tokenizer, "done")))
 
@@ -185,7 +185,7 @@ def test_an_environment_is_not_given_more_sessions_than_it_bears(player, tokeniz
 def test_tokens_are_the_templates_own(tmp_path, make_job, template):
     """Where a template only appends, an episode's tokens are those of its rendering as a whole, newlines and tools included."""
     tokenizer = tiny_models.tokenizer(template)
-    size = {"max_prompt_tokens": 2000, "max_tokens": 4000, "max_turn_tokens": 200}
+    size = {"prompt_tokens": 2000, "episode_tokens": 4000, "reply_tokens": 200}
     one = Player(make_job(tmp_path / "run", "any", ENV, **size), tokenizer, set())
     replies = [COUNT, '{"name":"add","arguments":{"item":"tea"}}', "done"]
 

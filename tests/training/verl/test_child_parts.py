@@ -10,14 +10,16 @@ import pytest
 
 from coevolve import jsonl
 from coevolve.errors import Unreachable
-from coevolve.training.verl import main, measures, own
-from coevolve.training.verl.files import Failure, Files, Heartbeat, read, write
-from coevolve.training.verl.heartbeat import Beating
-from coevolve.training.verl.measures import Summary
+from coevolve.training.verl import main, measures, overrides
+from coevolve.training.verl.files import Heartbeat, TrainerFailure, VerlFiles, read, write
+from coevolve.training.verl.heartbeat import HeartbeatWriter
+from coevolve.training.verl.measures import RolloutSummary
+
+ENGINE = "coevolve_hf"
 
 
 def row(group, success, reason="done"):
-    return Summary(
+    return RolloutSummary(
         group,
         reason,
         None,
@@ -85,8 +87,8 @@ def test_an_iterations_counts_take_the_last_attempt(tmp_path):
 
 def test_progress_is_what_moved(tmp_path):
     """A new phase and a longer episode file move `progress`; the passing of time does not, and it never falls."""
-    files = Files(tmp_path)
-    with Beating(files, 7) as beating:
+    files = VerlFiles(tmp_path)
+    with HeartbeatWriter(files, 7) as beating:
         seen = []
 
         def look():
@@ -118,7 +120,7 @@ def test_a_child_without_a_job_says_so(tmp_path):
         capture_output=True,
         text=True,
     )
-    failure = read(Files(tmp_path).error, Failure)
+    failure = read(VerlFiles(tmp_path).error, TrainerFailure)
     assert (done.returncode, failure.exit) == (1, 69)
     assert "job.json" in failure.message
     assert failure.message in done.stderr
@@ -126,7 +128,10 @@ def test_a_child_without_a_job_says_so(tmp_path):
 
 def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
     """The trainer's error, which comes home with Ray's traceback, is not written over what the trainer wrote down itself."""
-    files, own_words = Files(tmp_path), Failure(69, "all 6 rollouts of a step met faults")
+    files, own_words = (
+        VerlFiles(tmp_path),
+        TrainerFailure(69, "all 6 rollouts of a step met faults"),
+    )
     write(files.job, make_job(tmp_path, "any"))
 
     def train(job):
@@ -136,37 +141,31 @@ def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr(main, "_train", train)
-    monkeypatch.setattr(own, "environment", lambda job: {})
     assert main.main(str(tmp_path)) == 1
-    assert read(files.error, Failure) == own_words
+    assert read(files.error, TrainerFailure) == own_words
 
 
 def test_what_the_child_sets_itself(make_job, tmp_path):
-    """The run directory reaches hydra as one string, whatever is in its name; a GPU run gets no variables of the CPU's."""
+    """The run directory reaches hydra as one string, whatever is in its name; variables and plugin are the preset's."""
     job = make_job(tmp_path / 'a "run", of=mine', "any")
-    (line,) = [text for text in own.overrides(job) if "custom" in text]
+    (line,) = [text for text in overrides.fixed_overrides(job) if "custom" in text]
     assert line.endswith(f'coevolve.job="{tmp_path}/a \\"run\\", of=mine/verl/job.json"')
-    assert own.environment(job)["VERL_PLATFORM"] == "cpu"
-    on_gpu = own.environment(make_job(tmp_path, "any", device="cuda"))
-    assert not any(name.startswith("VERL") for name in on_gpu)
+    assert overrides.environment(job)["VERL_PLATFORM"] == "cpu"
+    assert f"{overrides.PLUGIN}=verl_cpu.plugin" in overrides.fixed_overrides(job)
+    on_gpu = msgspec.structs.replace(job, plugin=None, environment={})
+    assert not any(name.startswith("VERL") for name in overrides.environment(on_gpu))
+    plugin = f"{overrides.PLUGIN}=coevolve.training.verl.agent_loop"
+    assert plugin in overrides.fixed_overrides(on_gpu)
 
 
-def test_what_vllm_needs_on_a_cpu(make_job, tmp_path):
-    """With vLLM as the engine, by the last override on it, the child adds what a CPU asks for; a GPU run is left as it is."""
-    chosen = ["actor_rollout_ref.rollout.name=vllm"]
+def test_a_plugins_engine(make_job, tmp_path):
+    """The last override on the engine counts; the one that a preset with a plugin names is known, and no other."""
     job = make_job(tmp_path, "any")
-    with_vllm = msgspec.structs.replace(job, overrides=[*job.overrides, *chosen])
-    more = [text for text in own.overrides(with_vllm) if text not in own.overrides(job)]
-    assert (own.engine(job), own.engine(with_vllm)) == (own.CPU_ROLLOUT, "vllm")
-    assert (
-        sum(
-            "worker_extension_cls=coevolve.training.verl.vllm_cpu.WorkerExtension" in text
-            for text in more
-        )
-        == 1
-    )
-    on_gpu = msgspec.structs.replace(with_vllm, device="cuda")
-    assert own.overrides(on_gpu) == own.overrides(msgspec.structs.replace(job, device="cuda"))
+    with_vllm = [*job.overrides, "actor_rollout_ref.rollout.name=vllm"]
+    assert [overrides.engine(some) for some in (job.overrides, with_vllm)] == [ENGINE, "vllm"]
+    assert overrides.known_engines(job) == [*overrides.ENGINES, ENGINE]
+    without = msgspec.structs.replace(job, plugin=None)
+    assert overrides.known_engines(without) == [*overrides.ENGINES]
 
 
 @pytest.mark.verl
@@ -204,12 +203,12 @@ def test_the_engine_names_its_weights(versions, other):
     """A rollout whose `step` is not the version of all its replies is marked for the trainer; the row keeps the versions."""
     from coevolve.records import Rollout
     from coevolve.training.verl import agent_loop
-    from coevolve.training.verl.episodes import Played
+    from coevolve.training.verl.episodes import PlayedEpisode
 
     rollout = Rollout(
         id="r", task_id="t", env="desk", group="g", sample=0, step=7, policy="p", stop_reason="done"
     )
-    played = Played(rollout, 1.0, [1, 2], [3, 4], [1, 1], [0.0, 0.0], 2, 0.1, 0.1)
+    played = PlayedEpisode(rollout, 1.0, [1, 2], [3, 4], [1, 1], [0.0, 0.0], 2, 0.1, 0.1)
     fields = agent_loop._output(played, versions).extra_fields
     assert fields["coevolve"]["other_weights"] is other
     assert (fields["min_global_steps"], fields["max_global_steps"]) == (

@@ -19,9 +19,11 @@ from coevolve import jsonl
 from coevolve.errors import BadInput, Partial, UsageError
 from coevolve.records import Rollout
 from coevolve.training import batches
-from coevolve.training.verl import child_process, driver, replicas
-from coevolve.training.verl.files import Child, Files, Job, Ready, read, write
+from coevolve.training.verl import child_process, replicas
+from coevolve.training.verl.files import Child, Ready, VerlFiles, VerlJob, read, write
+from coevolve.training.verl.stop import stop
 from conftest import run as command
+from verl_cpu import PRESET as CPU
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 5)
@@ -60,10 +62,10 @@ def tasks_file(tmp_path):
 def test_two_iterations_in_one_child(run, model):
     """The child stays at the boundary, gets the next tasks, and each iteration's rollouts are in the order of its plan."""
     first = rollouts(drive_verl.drive(run, TASKS, model, SHOP))
-    child = read(Files(run).child, Child)
-    assert child_process.alive(Files(run))
+    child = read(VerlFiles(run).child, Child)
+    assert child_process.alive(VerlFiles(run))
     second = rollouts(drive_verl.drive(run, TASKS[:3], model, SHOP))
-    assert read(Files(run).child, Child) == child
+    assert read(VerlFiles(run).child, Child) == child
     for number, (made, tasks) in enumerate(((first, TASKS), (second, TASKS[:3]))):
         planned = [
             (step, task.id, sample)
@@ -82,26 +84,28 @@ def test_finished_iteration_starts_nothing(run, model):
     """A call for a finished iteration gives the same rollouts and leaves the stopped child alone."""
     file = drive_verl.drive(run, TASKS, model, SHOP)
     before = file.read_bytes()
-    assert "was ended" in driver.stop(str(run)) and "no trainer" in driver.stop(str(run))
+    assert "was ended" in stop(str(run)) and "no trainer" in stop(str(run))
     assert drive_verl.drive(run, TASKS, model, SHOP, iteration=1).read_bytes() == before
     file.unlink()
     assert drive_verl.drive(run, TASKS, model, SHOP, iteration=1).read_bytes() == before
-    assert not child_process.alive(Files(run))
+    assert not child_process.alive(VerlFiles(run))
 
 
 def test_restart_each_iteration(run, model):
     """With --restart-each-iteration no process is left behind, and the next call starts another child that resumes."""
     for iteration in (1, 2):
-        made = rollouts(drive_verl.drive(run, TASKS, model, SHOP, restart=True))
+        made = rollouts(drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True))
         assert [r.policy for r in made] == [f"attempt {iteration}"] * 12
-        assert not child_process.alive(Files(run)) and not child_process.processes(Files(run))
-    assert read(Files(run).job, Job).stop_after == 2
+        assert not child_process.alive(VerlFiles(run)) and not child_process.processes(
+            VerlFiles(run)
+        )
+    assert read(VerlFiles(run).job, VerlJob).stop_after == 2
 
 
 def test_the_child_gave_up_waiting(run, model):
     """A child whose deadline at the boundary passed has ended by itself; the next call starts a new one."""
     drive_verl.drive(run, TASKS, model, SHOP, wait_timeout=0.1)
-    until(lambda: not child_process.alive(Files(run)))
+    until(lambda: not child_process.alive(VerlFiles(run)))
     assert rollouts(drive_verl.drive(run, TASKS, model, SHOP))[0].policy == "attempt 2"
 
 
@@ -109,14 +113,14 @@ def test_the_child_gave_up_waiting(run, model):
 def test_driver_killed(run, model, tasks_file, late):
     """kill -9 of the driver: the child finishes the iteration and waits; the same call again gets that iteration's rollouts."""
     running = process(run, tasks_file, model)
-    until(lambda: Files(run).heartbeat.exists())
+    until(lambda: VerlFiles(run).heartbeat.exists())
     running.kill()
     running.communicate()
     if late:
-        until(lambda: Files(run).ready(1).exists())
+        until(lambda: VerlFiles(run).ready(1).exists())
     made = rollouts(drive_verl.drive(run, TASKS, model, SHOP))
     assert {(r.policy, r.iteration) for r in made} == {("attempt 1", 1)} and len(made) == 12
-    assert read(Files(run).child, Child).attempt == 1
+    assert read(VerlFiles(run).child, Child).attempt == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -125,14 +129,17 @@ def test_driver_interrupted(run, model, tasks_file, number):
     Path(f"{run}.plan").write_text("hang")
     running = process(run, tasks_file, model)
     until(
-        lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b"")
+        lambda: (
+            b"collective"
+            in (VerlFiles(run).log.read_bytes() if VerlFiles(run).log.exists() else b"")
+        )
     )
-    child = read(Files(run).child, Child)
+    child = read(VerlFiles(run).child, Child)
     running.send_signal(number)
     time.sleep(0.5)
     os.kill(child.pid, signal.SIGKILL)  # it ignores SIGTERM; the grace is not this test's matter
     running.communicate(timeout=60)
-    assert not child_process.alive(Files(run)) and not child_process.processes(Files(run))
+    assert not child_process.alive(VerlFiles(run)) and not child_process.processes(VerlFiles(run))
     made = rollouts(drive_verl.drive(run, TASKS, model, SHOP))
     assert len(made) == 12 and {r.policy for r in made} == {"attempt 2"}
 
@@ -157,11 +164,14 @@ def test_two_drivers(run, model, tasks_file):
     Path(f"{run}.plan").write_text("lively")
     running = process(run, tasks_file, model, "stall_timeout=600")
     until(
-        lambda: b"collective" in (Files(run).log.read_bytes() if Files(run).log.exists() else b"")
+        lambda: (
+            b"collective"
+            in (VerlFiles(run).log.read_bytes() if VerlFiles(run).log.exists() else b"")
+        )
     )
     with pytest.raises(Partial, match="another process is training"):
         drive_verl.drive(run, TASKS, model, SHOP)
-    assert child_process.alive(Files(run))
+    assert child_process.alive(VerlFiles(run))
     running.kill()
     running.communicate()
 
@@ -170,7 +180,7 @@ def test_refusals(run, model):
     """Other settings, other tasks, an iteration too far and a checkpoint distance that does not fit are refused."""
     with pytest.raises(UsageError, match="must divide"):
         drive_verl.drive(run, TASKS, model, SHOP, save_every=2)
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True)
+    drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True)
     with pytest.raises(UsageError, match="lr was"):
         drive_verl.drive(run, TASKS, model, SHOP, settings={"lr": 0.5})
     with pytest.raises(UsageError, match="other tasks"):
@@ -186,8 +196,8 @@ def test_long_prompt(run, model):
         UsageError, match=r"task a-long-one: its prompt is \d\d tokens, above --prompt-tokens 64"
     ):
         drive_verl.drive(run, [*TASKS, long], model, SHOP)
-    assert not (run / "config.json").exists() and not Files(run).tasks(1).exists()
-    assert not child_process.alive(Files(run))
+    assert not (run / "config.json").exists() and not VerlFiles(run).tasks(1).exists()
+    assert not child_process.alive(VerlFiles(run))
 
 
 def test_a_model_that_cannot_be_fetched(tmp_path):
@@ -210,8 +220,8 @@ def test_a_model_that_cannot_be_fetched(tmp_path):
 
 def test_lost_checkpoints(run, model):
     """A run whose checkpoints are gone is not trained again from the first model without a word."""
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True)
-    (Files(run).checkpoints / "latest_checkpointed_iteration.txt").unlink()
+    drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True)
+    (VerlFiles(run).checkpoints / "latest_checkpointed_iteration.txt").unlink()
     with pytest.raises(BadInput, match="restore the checkpoints"):
         drive_verl.drive(run, TASKS, model, SHOP)
 
@@ -219,8 +229,8 @@ def test_lost_checkpoints(run, model):
 def test_old_checkpoints_go(run, model):
     """Children that were restarted lose track of older checkpoints; the driver keeps the newest ones only."""
     for _ in range(3):
-        drive_verl.drive(run, TASKS, model, SHOP, restart=True, keep_checkpoints=2)
-    assert sorted(p.name for p in Files(run).checkpoints.glob("global_step_*")) == [
+        drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True, keep_checkpoints=2)
+    assert sorted(p.name for p in VerlFiles(run).checkpoints.glob("global_step_*")) == [
         "global_step_6",
         "global_step_9",
     ]
@@ -243,7 +253,7 @@ def test_other_options_of_a_living_child(run, model, capsys):
 def test_overrides_are_settings_of_the_run(run, model):
     """Overrides that decide the result are kept in config.json and bind the run; the machine's may change."""
     chosen = ["algorithm.filter_groups.enable=True", "trainer.nnodes=1"]
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=chosen)
+    drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True, overrides=chosen)
     kept = json.loads((run / "config.json").read_text())["overrides"]
     assert kept["algorithm.filter_groups.enable"] == "True" and "trainer.nnodes" not in kept
     for other, told in (
@@ -255,17 +265,22 @@ def test_overrides_are_settings_of_the_run(run, model):
         ([*chosen, "+trainer.nonsense=1"], "trainer.nonsense was not given, here '1'"),
     ):
         with pytest.raises(UsageError, match=rf"other settings \({told}\)\."):
-            drive_verl.drive(run, TASKS, model, SHOP, restart=True, overrides=other)
+            drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True, overrides=other)
     drive_verl.drive(
-        run, TASKS, model, SHOP, restart=True, overrides=[chosen[0], "trainer.nnodes=2"]
+        run,
+        TASKS,
+        model,
+        SHOP,
+        restart_each_iteration=True,
+        overrides=[chosen[0], "trainer.nnodes=2"],
     )
-    assert Files(run).ready(2).exists()
+    assert VerlFiles(run).ready(2).exists()
 
 
 def test_what_is_refused_binds_nothing(run, model):
     """An override that contradicts an option, or that the check before the start refuses, leaves no settings and no child."""
 
-    def refuse(settings, job):
+    def refuse(job):
         raise UsageError(f"not {job.overrides[-1]}")
 
     for how, told in (
@@ -276,8 +291,8 @@ def test_what_is_refused_binds_nothing(run, model):
             drive_verl.drive(run, TASKS, model, SHOP, **how)
         assert (
             not (run / "config.json").exists()
-            and not Files(run).tasks(1).exists()
-            and not Files(run).log.exists()
+            and not VerlFiles(run).tasks(1).exists()
+            and not VerlFiles(run).log.exists()
         )
     drive_verl.drive(run, TASKS, model, SHOP)
     drive_verl.drive(run, TASKS, model, SHOP, check=refuse)  # the child lives, nothing is started
@@ -290,7 +305,7 @@ def test_a_dry_stop(run, model):
         b"would be ended (it is waiting)"
         in command("train", "--run", run, "--stop", "--dry-run").stderr
     )
-    assert child_process.alive(Files(run))
+    assert child_process.alive(VerlFiles(run))
     command("train", "--run", run, "--stop")
     assert b"no trainer is running" in command("train", "--run", run, "--stop", "--dry-run").stderr
 
@@ -299,10 +314,10 @@ def test_a_dry_stop(run, model):
     ("options", "told"),
     [
         (
-            ["--backend", "verl", "--preset", "cpu", "--lora-rank", "4"],
+            ["--backend", "verl", "--preset", CPU, "--lora-rank", "4"],
             "--lora-rank is an option of --backend local",
         ),
-        (["--preset", "cpu"], "--preset is an option of --backend verl"),
+        (["--preset", CPU], "--preset is an option of --backend verl"),
         (["--", "trainer.nnodes=2"], "they need --backend verl"),
         (["--backend", "both"], "--backend takes local or verl"),
         ([], "--model is missing"),
@@ -327,7 +342,7 @@ def test_stop_where_nothing_runs(tmp_path):
 
 def test_a_run_of_the_other_backend(run, model):
     """A run of this backend cannot go on with the local one, and that is what is said."""
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True)
+    drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True)
     for more, told in (
         ([], b"was begun with --backend verl"),
         (["--model", model], b"backend was 'verl'"),
@@ -341,7 +356,7 @@ def test_a_run_of_the_other_backend(run, model):
 def test_dead_engines_at_the_boundary(run, model, capsys, monkeypatch, how):
     """A trainer whose engine does not answer is ended before it gets tasks, and another one trains them; a proxy is no matter."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    files = Files(run)
+    files = VerlFiles(run)
     for _ in range(2):
         drive_verl.drive(run, TASKS, model, SHOP)
     assert read(files.child, Child).attempt == 1

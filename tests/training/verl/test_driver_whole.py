@@ -19,8 +19,9 @@ from coevolve.environments.client import Pool
 from coevolve.records import Rollout, Task
 from coevolve.training import batches
 from coevolve.training.verl import child_process
-from coevolve.training.verl.files import Child, Files, read
+from coevolve.training.verl.files import Child, VerlFiles, read
 from conftest import run as command
+from verl_cpu import PRESET as CPU
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1800)]
 
@@ -34,7 +35,7 @@ class Run:
     """A run over the desk that gets stuck while a file exists."""
 
     def __init__(self, folder: Path, model: Path, *overrides: str, **environment: str):
-        self.path, self.files = folder / "run", Files(folder / "run")
+        self.path, self.files = folder / "run", VerlFiles(folder / "run")
         self.stuck, self.model, self._overrides = folder / "stuck", model, overrides
         self.env = f"{sys.executable} {HERE / 'stuck_desk.py'} {self.stuck}"
         self._environment = {
@@ -61,7 +62,7 @@ class Run:
             "--backend",
             "verl",
             "--preset",
-            "cpu",
+            CPU,
             "--run",
             self.path,
             "--model",

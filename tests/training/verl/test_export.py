@@ -15,7 +15,7 @@ from coevolve.records import Rollout
 from coevolve.training import batches
 from coevolve.training.state import RunState
 from coevolve.training.verl import export
-from coevolve.training.verl.files import Files, Ready
+from coevolve.training.verl.files import Ready, VerlFiles
 from coevolve.training.verl.settings import VerlSettings
 
 TASKS = tiny_models.shop_tasks("desk", 4)
@@ -50,13 +50,13 @@ def record(step: int, task: int, sample: int, policy: str) -> bytes:
 
 
 @pytest.fixture
-def files(tmp_path) -> Files:
-    files = Files(tmp_path / "run")
+def files(tmp_path) -> VerlFiles:
+    files = VerlFiles(tmp_path / "run")
     files.episodes(1).mkdir(parents=True)
     return files
 
 
-def put(files: Files, name: str, *lines: bytes) -> None:
+def put(files: VerlFiles, name: str, *lines: bytes) -> None:
     (files.episodes(1) / name).write_bytes(b"".join(lines))
 
 
@@ -130,7 +130,7 @@ def test_metrics(files, tmp_path):
     assert made == [{"step": 1, "x": "old"}, {"step": 2, "x": "new"}]
 
 
-def checkpoint(files: Files, step: int, weights: bool = True) -> Path:
+def checkpoint(files: VerlFiles, step: int, weights: bool = True) -> Path:
     folder = files.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     folder.mkdir(parents=True)
     if weights:

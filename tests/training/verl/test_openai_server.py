@@ -20,9 +20,9 @@ HELLO = [{"role": "user", "content": "put tea on my list"}]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """The engine's name and its base URL."""
-    from coevolve.training.verl.hf_rollout import Engine
+    from verl_cpu.hf_rollout import EngineActor
 
-    engine = Engine(
+    engine = EngineActor(
         str(tiny_models.shop_policy(tmp_path_factory.mktemp("models") / "shop", steps=1)), CONTEXT
     )
     loop = asyncio.new_event_loop()

@@ -13,11 +13,12 @@ import pytest
 import tiny_models
 from coevolve import jsonl
 from coevolve.errors import Unreachable, UsageError
-from coevolve.training.verl import own, preflight, settings
-from coevolve.training.verl.driver import VerlRun, job
-from coevolve.training.verl.files import Files
-from coevolve.training.verl.settings import VerlSettings, overrides, preset, resolve
+from coevolve.training.verl import overrides, preflight, settings
+from coevolve.training.verl.driver import VerlRun, make_job
+from coevolve.training.verl.files import VerlFiles
+from coevolve.training.verl.settings import VerlSettings, preset, resolve
 from conftest import run
+from verl_cpu import PRESET as CPU
 
 PAPER = {"samples": 8, "batch": 32, "lr": 1e-6, "beta": 1e-3, "temperature": 0.9, "steps": 10}
 BACKBONES = {"qwen2.5-7b": (1, 8), "qwen3-4b": (1, 8), "qwen3-30b-a3b": (2, 8)}
@@ -31,9 +32,11 @@ def configuration(name: str, *more: str):
     from coevolve.training.verl.compose import compose
 
     chosen = preset(name)
-    wanted = resolve({"model": "a/model", **(LENGTHS if name == "cpu" else {})}, chosen)
-    told = job(wanted, VerlRun(chosen, list(more)), Files("/run"), "desk")
-    return OmegaConf.to_container(compose([*told.overrides, *own.overrides(told)]), resolve=True)
+    wanted = resolve({"model": "a/model", **(LENGTHS if name == CPU else {})}, chosen)
+    told = make_job(wanted, VerlRun(chosen, list(more)), VerlFiles("/run"), "desk")
+    return OmegaConf.to_container(
+        compose([*told.overrides, *overrides.fixed_overrides(told)]), resolve=True
+    )
 
 
 def test_the_papers_numbers():
@@ -47,17 +50,17 @@ def test_the_papers_numbers():
             "logger": ["console"],
         }
         assert chosen.settings["model"].startswith("Qwen/Qwen")
-    assert settings.presets() == sorted([*BACKBONES, "cpu"])
+    assert settings.presets() == sorted(BACKBONES)
 
 
 @pytest.mark.verl
-@pytest.mark.parametrize("name", settings.presets())
+@pytest.mark.parametrize("name", [*settings.presets(), CPU])
 def test_it_composes(name):
     """verl composes and validates the preset, and what it understood is the paper's objective."""
     config = configuration(name)
     actor, rollout = config["actor_rollout_ref"]["actor"], config["actor_rollout_ref"]["rollout"]
     assert (
-        config["algorithm"]["adv_estimator"] == own.ESTIMATOR
+        config["algorithm"]["adv_estimator"] == overrides.ESTIMATOR
         and not config["algorithm"]["use_kl_in_reward"]
     )
     assert not config["algorithm"]["filter_groups"]["enable"]
@@ -95,7 +98,7 @@ def test_it_composes(name):
             "tool_call_parser": "hermes",
         }
     else:
-        assert (config["trainer"]["device"], rollout["name"]) == ("cpu", own.CPU_ROLLOUT)
+        assert (config["trainer"]["device"], rollout["name"]) == ("cpu", "coevolve_hf")
 
 
 @pytest.mark.verl
@@ -123,7 +126,7 @@ def test_a_typo(tmp_path):
         "--backend",
         "verl",
         "--preset",
-        "cpu",
+        CPU,
         "--run",
         tmp_path / "r",
         "--model",
@@ -157,7 +160,7 @@ def test_a_typo(tmp_path):
 def test_a_bad_value(override, told):
     """What verl or hydra says of a value is one line of ours."""
     with pytest.raises(UsageError, match=told) as caught:
-        configuration("cpu", override)
+        configuration(CPU, override)
     assert "\n" not in str(caught.value)
 
 
@@ -166,18 +169,18 @@ def test_the_users_word_counts():
     made = resolve({"model": "m", "lr": 0.5, **LENGTHS}, preset("qwen3-4b"))
     assert (made.lr, made.reply_tokens, made.batch, made.weight_decay) == (0.5, 2048, 32, 0.01)
     with pytest.raises(UsageError, match="must be below"):
-        resolve({"model": "m", "prompt_tokens": 9, "episode_tokens": 9}, preset("cpu"))
+        resolve({"model": "m", "prompt_tokens": 9, "episode_tokens": 9}, preset(CPU))
     with pytest.raises(UsageError, match="--model is missing"):
-        resolve({}, preset("cpu"))
+        resolve({}, preset(CPU))
 
 
 def test_lengths_of_a_model_directory(tmp_path):
     """Without lengths, a directory's own are taken, half of them for the prompt."""
     model = tiny_models.shop_policy(tmp_path / "m", steps=1)
-    made = resolve({"model": str(model)}, preset("cpu"))
+    made = resolve({"model": str(model)}, preset(CPU))
     assert (made.episode_tokens, made.prompt_tokens, made.model) == (128, 64, str(model))
     with pytest.raises(UsageError, match="--episode-tokens is missing"):
-        resolve({"model": "an/id"}, preset("cpu"))
+        resolve({"model": "an/id"}, preset(CPU))
 
 
 def test_a_preset_of_ones_own(tmp_path):
@@ -187,15 +190,10 @@ def test_a_preset_of_ones_own(tmp_path):
         'description = "mine"\n[settings]\nbatch = 4\n[overrides.trainer]\n"+new" = [1, "a b", true]\n'
     )
     chosen = preset(str(file))
-    told = overrides(
-        resolve({"model": "m", **LENGTHS}, chosen),
-        chosen,
-        [],
-        Path("/r"),
-        save_every=1,
-        keep_checkpoints=1,
+    told = overrides.run_overrides(
+        resolve({"model": "m", **LENGTHS}, chosen), chosen, [], Path("/r"), 1, 1
     )
-    assert told[0] == "+trainer.new=[1,'a b',True]" and "data.train_batch_size=4" in told
+    assert told[0] == '+trainer.new=[1,"a b",True]' and "data.train_batch_size=4" in told
     file.write_text('description = "mine"\nsetings = {}\n')
     with pytest.raises(UsageError, match="setings"):
         preset(str(file))
@@ -228,9 +226,10 @@ def test_dry_run(tmp_path, monkeypatch):
 
 
 def _told(name: str, tmp_path, *more: str):
+    """The job of a preset, with overrides."""
     chosen = preset(name)
-    wanted = resolve({"model": "a/model", **(LENGTHS if name == "cpu" else {})}, chosen)
-    return wanted, job(wanted, VerlRun(chosen, list(more)), Files(tmp_path / "run"), "desk")
+    wanted = resolve({"model": "a/model", **(LENGTHS if name == CPU else {})}, chosen)
+    return make_job(wanted, VerlRun(chosen, list(more)), VerlFiles(tmp_path / "run"), "desk")
 
 
 def test_a_machine_without_gpus(tmp_path, monkeypatch):
@@ -240,26 +239,26 @@ def test_a_machine_without_gpus(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(preflight, "resolved", lambda *_: pytest.fail("it composed first"))
     with pytest.raises(Unreachable, match="vllm is not installed.*no GPU is seen here"):
-        preflight.refuse_at_once(_told("qwen3-4b", tmp_path)[1])
+        preflight.refuse_at_once(_told("qwen3-4b", tmp_path))
     with pytest.raises(Unreachable, match="sglang is not installed") as caught:
         preflight.refuse_at_once(
-            _told("qwen3-4b", tmp_path, "actor_rollout_ref.rollout.name=sglang")[1]
+            _told("qwen3-4b", tmp_path, "actor_rollout_ref.rollout.name=sglang")
         )
     assert "vllm" not in str(caught.value)
     with pytest.raises(Unreachable, match="vllm is not installed") as caught:
-        preflight.refuse_at_once(_told("cpu", tmp_path, "actor_rollout_ref.rollout.name='vllm'")[1])
+        preflight.refuse_at_once(_told(CPU, tmp_path, "actor_rollout_ref.rollout.name='vllm'"))
     assert "GPU" not in str(caught.value)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert preflight._lacking(_told("qwen3-4b", tmp_path)[1]) == []
+    assert preflight._lacking(_told("qwen3-4b", tmp_path)) == []
 
 
 @pytest.mark.parametrize(
     ("name", "engine", "told"),
     [
-        ("cpu", "vlm", "takes vllm, sglang, trtllm, coevolve_hf, not 'vlm'; did you mean 'vllm'"),
-        ("cpu", "", "not ''$"),
+        (CPU, "vlm", "takes vllm, sglang, trtllm, coevolve_hf, not 'vlm'; did you mean 'vllm'"),
+        (CPU, "", "not ''$"),
         ("qwen3-4b", "hf", "takes vllm, sglang, trtllm, not 'hf'$"),
-        ("qwen3-4b", own.CPU_ROLLOUT, "it is for a preset with the device cpu"),
+        ("qwen3-4b", "coevolve_hf", "takes vllm, sglang, trtllm, not 'coevolve_hf'$"),
     ],
 )
 def test_an_engine_that_does_not_exist(tmp_path, monkeypatch, name, engine, told):
@@ -267,23 +266,25 @@ def test_an_engine_that_does_not_exist(tmp_path, monkeypatch, name, engine, told
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(preflight, "resolved", lambda *_: pytest.fail("it composed first"))
     override = f"actor_rollout_ref.rollout.name={engine}"
-    wanted, asked = _told(name, tmp_path, override)
+    asked = _told(name, tmp_path, override)
     with pytest.raises(UsageError, match=told):
         preflight.refuse_at_once(asked)
     with pytest.raises(UsageError, match=told):
-        preflight.plan(wanted, VerlRun(preset(name), [override]), str(tmp_path / "run"), "desk")
+        preflight.plan(
+            asked.settings, VerlRun(preset(name), [override]), str(tmp_path / "run"), "desk"
+        )
 
 
 @pytest.mark.verl
 def test_the_engines_are_verls():
     """The names are those of verl's registry in a process that has our plugin, and all are asynchronous."""
-    code = "from verl.workers.rollout import base; import coevolve.training.verl.plugin; print(sorted(base._ROLLOUT_REGISTRY))"
-    told = own.environment(_told("cpu", Path("/"))[1])
+    code = "from verl.workers.rollout import base; import verl_cpu.plugin; print(sorted(base._ROLLOUT_REGISTRY))"
+    told = overrides.environment(_told(CPU, Path("/")))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **told}
     )
     assert done.stdout.splitlines()[-1:] == [
-        str(sorted((name, "async") for name in own.ENGINES))
+        str(sorted((name, "async") for name in [*overrides.ENGINES, "coevolve_hf"]))
     ], done.stderr
 
 
@@ -299,10 +300,10 @@ def test_a_machine_with_too_little(tmp_path, monkeypatch):
     with pytest.raises(
         Unreachable, match="2 GPUs are seen here.*asks for 8; 2 nodes: RAY_ADDRESS is not set"
     ):
-        preflight.refuse(*_told("qwen3-30b-a3b", tmp_path, "++ray_kwargs.ray_init.num_cpus=999"))
+        preflight.refuse(_told("qwen3-30b-a3b", tmp_path, "++ray_kwargs.ray_init.num_cpus=999"))
     with pytest.raises(Unreachable, match="Ray has 2 CPU slots"):
-        preflight.refuse(*_told("cpu", tmp_path, "ray_kwargs.ray_init.num_cpus=2"))
-    preflight.refuse(*_told("cpu", tmp_path))
+        preflight.refuse(_told(CPU, tmp_path, "ray_kwargs.ray_init.num_cpus=2"))
+    preflight.refuse(_told(CPU, tmp_path))
 
 
 @pytest.mark.verl
@@ -341,7 +342,7 @@ def test_a_dry_run_reads_the_tasks(tmp_path):
         "--backend",
         "verl",
         "--preset",
-        "cpu",
+        CPU,
         "--run",
         tmp_path / "r",
         "--model",
@@ -383,7 +384,7 @@ def test_presets_are_shipped_and_explained():
 
 
 def test_nothing_heavy():
-    """Settings, driver and watchdog import neither torch nor verl."""
+    """VerlSettings, driver and watchdog import neither torch nor verl."""
     code = "import sys, coevolve.training.verl.driver, coevolve.training.verl.preflight; print(sorted({'torch', 'verl', 'ray', 'numpy', 'transformers'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

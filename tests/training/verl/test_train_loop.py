@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from loop_in_miniature import put_ssh
 
-from coevolve.training.verl.files import MARK, Child, Files, Ready, read
+from coevolve.training.verl.files import MARK, Child, Ready, VerlFiles, read
+from verl_cpu import PRESET as CPU
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SHELL = Path(__file__).parents[3] / "shell"
-SMALL = "--backend verl --preset cpu --iterations 2 --steps 1 --batch 6 --episodes 12".split()
+SMALL = f"--backend verl --preset {CPU} --iterations 2 --steps 1 --batch 6 --episodes 12".split()
 TRAIN = "--samples 4 --episode-tokens 224"
 
 
@@ -63,7 +64,7 @@ def loop(tmp_path: Path, laptop_policy: Path, command_path: str, coevolve):
 def test_two_iterations_and_a_kill_between_them(loop):
     """The script is killed with -9 while the trainer waits; the same command attaches to it, and ends it in the end."""
     run, start = loop
-    files, process = Files(run), start()
+    files, process = VerlFiles(run), start()
     while not (run / "iterations" / "001" / "signals.jsonl").exists():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.2)

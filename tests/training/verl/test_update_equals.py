@@ -11,7 +11,7 @@ from coevolve import jsonl
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Rollout
 from coevolve.training import grpo
-from coevolve.training.update import Objective, Reference, Sample, update
+from coevolve.training.update import Objective, ReferencePolicy, Sample, update
 
 pytestmark = [
     pytest.mark.verl,
@@ -52,7 +52,7 @@ def both(long_run, laptop_policy):
     ]
     objective = Objective(5e-3, grpo.Clip(), 1.0, 1.0)
     done = update(
-        model, Reference(LocalModel.load(str(laptop_policy))), optimizer, samples, objective
+        model, ReferencePolicy(LocalModel.load(str(laptop_policy))), optimizer, samples, objective
     )
     (line,) = [
         line

@@ -20,10 +20,11 @@ from coevolve import jsonl
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Rollout, Task
 from coevolve.training.verl import child_process
-from coevolve.training.verl.files import Child, Files, Heartbeat, Ready, read
+from coevolve.training.verl.files import Child, Heartbeat, Ready, VerlFiles, read
 from conftest import COEVOLVE
 from conftest import run as command
 from verl_child import left, post, question, tasks_of, wait_for, weak_policy
+from verl_cpu import PRESET as CPU
 
 pytestmark = [pytest.mark.verl, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -36,7 +37,7 @@ SERVING = "--dtype float32 --enforce-eager --max-model-len 256 --enable-auto-too
 class Story(NamedTuple):
     """What a run with vLLM left, and what was asked of it."""
 
-    files: Files
+    files: VerlFiles
     tasks: dict[int, list[Task]]
     first: list[Rollout]
     ready: Ready
@@ -54,7 +55,7 @@ def story(tmp_path_factory) -> Story:
     """An iteration; the policy over HTTP; kill -9 of command and trainer in the second one; the same command again."""
     folder = tmp_path_factory.mktemp("vllm")
     # 32 dimensions a head: vLLM's attention on a CPU takes no fewer.
-    model, files = weak_policy(folder / "weak", heads=4), Files(folder / "run")
+    model, files = weak_policy(folder / "weak", heads=4), VerlFiles(folder / "run")
     tasks = {number: tasks_of("desk", number) for number in (1, 2)}
     for number, some in tasks.items():
         jsonl.write(folder / f"{number}.jsonl", some)
@@ -71,7 +72,7 @@ def story(tmp_path_factory) -> Story:
             "--backend",
             "verl",
             "--preset",
-            "cpu",
+            CPU,
             "--run",
             files.run,
             "--model",
@@ -114,7 +115,7 @@ def story(tmp_path_factory) -> Story:
     return Story(files, tasks, first, ready, greedy, asked, outlived, second)
 
 
-def _last_step(files: Files) -> bool:
+def _last_step(files: VerlFiles) -> bool:
     """Whether the last step of iteration 2 plays: its first step has a checkpoint by then."""
     beat = read(files.heartbeat, Heartbeat)
     return beat is not None and (beat.step, beat.phase) == (3, "rollout")

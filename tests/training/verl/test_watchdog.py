@@ -15,7 +15,7 @@ from coevolve import jsonl
 from coevolve.errors import CoevolveError, Exit, Partial, WriteFailed
 from coevolve.records import Rollout
 from coevolve.training.verl import child_process, driver, watchdog
-from coevolve.training.verl.files import MARK, Failure, Files
+from coevolve.training.verl.files import MARK, TrainerFailure, VerlFiles
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 4)
@@ -27,7 +27,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(child_process.terminate, "__defaults__", (1.0,))
     path = tmp_path / "run"
     yield path
-    child_process.terminate(Files(path), 0)
+    child_process.terminate(VerlFiles(path), 0)
 
 
 def fails(run, model, plan, **how) -> CoevolveError:
@@ -35,7 +35,7 @@ def fails(run, model, plan, **how) -> CoevolveError:
     Path(f"{run}.plan").write_text(plan)
     with pytest.raises(CoevolveError) as caught:
         drive_verl.drive(run, TASKS, model, SHOP, **how)
-    assert not child_process.alive(Files(run)) and not child_process.processes(Files(run))
+    assert not child_process.alive(VerlFiles(run)) and not child_process.processes(VerlFiles(run))
     file = drive_verl.drive(run, TASKS, model, SHOP)
     assert len([line.record for line in jsonl.read([str(file)], Rollout)]) == 12
     return caught.value
@@ -55,7 +55,7 @@ def test_death(run, model):
     """The exception that killed the child is quoted, with the log's path; exit 1."""
     error = fails(run, model, "well\ndie")
     assert error.exit == Exit.FAILED and "ValueError: no room for the KV cache" in str(error)
-    assert "1 steps done" in str(error) and str(Files(run).log) in str(error)
+    assert "1 steps done" in str(error) and str(VerlFiles(run).log) in str(error)
 
 
 def test_killed(run, model):
@@ -81,7 +81,7 @@ def test_killed(run, model):
 )
 def test_what_is_quoted(tmp_path, log, told):
     """The last exception or error line of this attempt; a progress bar never."""
-    files = Files(tmp_path)
+    files = VerlFiles(tmp_path)
     files.root.mkdir()
     files.log.write_text(log)
     assert watchdog.last_error(files).startswith(told)
@@ -127,7 +127,7 @@ def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - free, free)
     )
-    files = Files(tmp_path)
+    files = VerlFiles(tmp_path)
     files.root.mkdir()
     files.log.write_text(f"---- attempt 1\nNo space left on device\n---- attempt 2\n{log}\n")
     assert watchdog.no_space(files).startswith(told) and bool(watchdog.no_space(files)) == bool(
@@ -138,7 +138,7 @@ def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
 def test_an_error_of_many_lines(tmp_path):
     """What Ray hands over with a traceback is told in one line, beginning and end, with the log that has the rest."""
     text = "all 6 rollouts met faults, the last one: ray::generate()\n  File x\n\nEngineDeadError: EngineCore died\n"
-    error = watchdog.Ended(Failure(69, text), tmp_path / "child.log")
+    error = watchdog.TrainerFailed(TrainerFailure(69, text), tmp_path / "child.log")
     assert str(error) == (
         "all 6 rollouts met faults, the last one: ray::generate() … EngineDeadError: EngineCore died "
         f"(log: {tmp_path}/child.log)"
@@ -167,13 +167,15 @@ def test_stop_in_the_middle(run, model):
     )
     running.stdin.write(tasks)
     running.stdin.close()
-    while b"collective" not in (Files(run).log.read_bytes() if Files(run).log.exists() else b""):
+    while b"collective" not in (
+        VerlFiles(run).log.read_bytes() if VerlFiles(run).log.exists() else b""
+    ):
         assert running.poll() is None
     assert "in the middle" in driver.stop(str(run))
     assert running.stderr.read().splitlines()[-1].startswith(b"75 the trainer was told to stop")
     running.stdout.close()
     running.stderr.close()
-    assert running.wait() == 1 and not child_process.processes(Files(run))
+    assert running.wait() == 1 and not child_process.processes(VerlFiles(run))
 
 
 def test_only_its_own(tmp_path):
@@ -186,9 +188,9 @@ def test_only_its_own(tmp_path):
     own = subprocess.Popen(
         ["sleep", "60"], env={MARK: str(tmp_path / "run")}, start_new_session=True
     )
-    while not child_process.processes(Files(tmp_path / "run")):
+    while not child_process.processes(VerlFiles(tmp_path / "run")):
         pass
-    child_process.terminate(Files(tmp_path / "run"), 0)
+    child_process.terminate(VerlFiles(tmp_path / "run"), 0)
     assert own.wait() == -9 and [p.poll() for p in others] == [None] * 3
     for process in others:
         process.kill()

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible face of `hf_rollout.Engine`, on the loopback interface: GET /health and /v1/models, POST
+"""The OpenAI-compatible face of `engine.Engine`, on the loopback interface: GET /health and /v1/models, POST
 /v1/chat/completions.
 
 Messages and tools go through the model's chat template; the answer is one choice of plain text (calls stay text, as the
@@ -29,7 +29,7 @@ from coevolve.errors import CoevolveError, UsageError
 from coevolve.models.chat import ContextFull
 
 if TYPE_CHECKING:
-    from coevolve.training.verl.hf_rollout import Engine
+    from verl_cpu.engine import Engine
 
 HOST = "127.0.0.1"
 UNSUPPORTED = {
@@ -50,7 +50,7 @@ COLDEST = 0.01
 Limit = Annotated[int, Meta(ge=1)] | None
 
 
-class Part(Struct):
+class TextPart(Struct):
     text: str
     type: Literal["text"] = "text"
 
@@ -59,10 +59,10 @@ class Message(Struct):
     """What every message has; the template gets its other fields, too."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[TextPart] | None = None
 
 
-class Asked(Struct):
+class ChatRequest(Struct):
     """The parameters that count. `seed` names the draws."""
 
     messages: Annotated[list[Message], Meta(min_length=1)]
@@ -128,11 +128,11 @@ def app(engine: Engine) -> FastAPI:
     return app
 
 
-def _request(engine: Engine, body: bytes) -> tuple[Asked, list[int]]:
+def _request(engine: Engine, body: bytes) -> tuple[ChatRequest, list[int]]:
     """What is asked, and the prompt's token ids. Raises UsageError, NoSuchModel, and ContextFull where prompt and reply do not fit."""
     try:
         raw = msgspec.json.decode(body)
-        asked = msgspec.convert(raw, Asked)
+        asked = msgspec.convert(raw, ChatRequest)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UsageError(f"no chat completion is asked for: {error}") from error
     if asked.model not in (None, engine.name):
@@ -160,11 +160,11 @@ def _request(engine: Engine, body: bytes) -> tuple[Asked, list[int]]:
     return asked, prompt
 
 
-def _limit(asked: Asked) -> int | None:
+def _limit(asked: ChatRequest) -> int | None:
     return asked.max_completion_tokens or asked.max_tokens
 
 
-async def _complete(engine: Engine, asked: Asked, prompt: list[int]) -> dict[str, Any]:
+async def _complete(engine: Engine, asked: ChatRequest, prompt: list[int]) -> dict[str, Any]:
     model = engine.model
     temperature = 1.0 if asked.temperature is None else asked.temperature
     key = None if asked.seed is None else f"{asked.seed}"
@@ -194,7 +194,7 @@ async def _complete(engine: Engine, asked: Asked, prompt: list[int]) -> dict[str
     }
 
 
-def _text(content: str | list[Part] | None) -> str:
+def _text(content: str | list[TextPart] | None) -> str:
     """Plain text of a message, parts joined; a message that only calls has none."""
     if isinstance(content, list):
         return "".join(part.text for part in content)

@@ -1,4 +1,4 @@
-"""verl on a machine without an accelerator: a platform by verl's own extension point, and two places that need mending.
+"""verl on a machine without an accelerator: a platform by verl's own extension point, and two of its calls replaced.
 
 Import it by VERL_USE_EXTERNAL_MODULES, choose it by VERL_PLATFORM=cpu. The Ray slots of the workers stay "GPU": logical ones,
 that `ray_kwargs.ray_init.num_gpus` grants. verl's FSDP engine is registered for `cuda` (VERL_ENGINE_DEVICE) and runs over gloo.
@@ -128,7 +128,7 @@ class Cpu(PlatformBase):
         """None there."""
 
 
-def mend() -> None:
+def patch_verl() -> None:
     """Changes two calls of verl 0.9.1 in this process; not to be called by a module that verl loads while it is loading."""
     import verl.workers.engine.fsdp.transformer_impl as engine
     import verl.workers.engine_workers as workers

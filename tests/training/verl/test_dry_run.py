@@ -17,9 +17,11 @@ from coevolve.errors import CoevolveError, UsageError
 from coevolve.records import Rollout
 from coevolve.training.verl import driver
 from coevolve.training.verl.driver import VerlRun
-from coevolve.training.verl.files import Files
+from coevolve.training.verl.files import VerlFiles
 from coevolve.training.verl.settings import VerlSettings, preset
+from coevolve.training.verl.stop import stop
 from conftest import run as command
+from verl_cpu import PRESET as CPU
 
 SHOP = f"{sys.executable} {Path(__file__).parents[2] / 'grocer.py'}"
 TASKS = tiny_models.shop_tasks(SHOP, 5)
@@ -43,7 +45,7 @@ def test_a_run_that_came_to_nothing(run, model):
     ]
     assert {r.task_id for r in made} <= {task.id for task in TASKS[:3]}
     assert json.loads((run / "config.json").read_text())["lr"] == 1e-6
-    driver.stop(str(run))
+    stop(str(run))
     with pytest.raises(UsageError, match="lr was 1e-06, here 0.5"):
         drive_verl.drive(run, TASKS[:3], model, SHOP, settings={"lr": 0.5})
 
@@ -52,12 +54,12 @@ def test_a_trainer_at_work_binds_its_run(run, model):
     """Before its first episode, too: the settings of a trainer that lives cannot be replaced."""
     drive_verl.drive(run, TASKS, model, SHOP)
     for path in (
-        Files(run).checkpoints,
-        Files(run).tasks(1).parent / "episodes",
+        VerlFiles(run).checkpoints,
+        VerlFiles(run).tasks(1).parent / "episodes",
         run / "iterations",
     ):
         shutil.rmtree(path)
-    for file in (Files(run).metrics, run / "metrics.jsonl"):
+    for file in (VerlFiles(run).metrics, run / "metrics.jsonl"):
         file.unlink()
     with pytest.raises(UsageError, match="lr was 1e-06, here 0.5"):
         drive_verl.drive(run, TASKS, model, SHOP, settings={"lr": 0.5})
@@ -69,22 +71,22 @@ def test_the_environment_comes_before_the_configuration(run, model):
     other = [msgspec.structs.replace(TASKS[0], env_version="another")]
     how = {
         "check_at_once": lambda job: asked.append("at once"),
-        "check": lambda settings, job: asked.append("late"),
+        "check": lambda job: asked.append("late"),
     }
     with pytest.raises(UsageError, match="made with version another"):
         drive_verl.drive(run, other, model, SHOP, **how)
-    assert asked == ["at once"] and not Files(run).tasks(1).exists()
+    assert asked == ["at once"] and not VerlFiles(run).tasks(1).exists()
     drive_verl.drive(run, TASKS, model, SHOP, **how)
     assert asked == ["at once", "at once", "late"]
 
 
-def test_a_rehearsal(run, model):
+def test_a_dry_run(run, model):
     """It refuses what the call would: settings, tasks and iteration of a run, versions, prompts; it writes nothing."""
 
-    def rehearse(tasks, model=model, iteration=None, **settings):
+    def dry_run(tasks, model=model, iteration=None, **settings):
         wanted = msgspec.convert({"model": str(model), **drive_verl.OWN, **settings}, VerlSettings)
-        return driver.rehearse(
-            tasks, wanted, str(run), SHOP, VerlRun(preset("cpu")), iteration=iteration
+        return driver.dry_run(
+            tasks, wanted, str(run), SHOP, VerlRun(preset(CPU)), iteration=iteration
         )
 
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])
@@ -94,10 +96,10 @@ def test_a_rehearsal(run, model):
         ([other], "made with version another"),
     ):
         with pytest.raises(UsageError, match=told):
-            rehearse(tasks)
-    assert rehearse(TASKS) == rehearse([]) == [] and not run.exists()
-    assert "no tokenizer on this machine" in rehearse([long], model="nobody/has-this")[0]
-    drive_verl.drive(run, TASKS, model, SHOP, restart=True)
+            dry_run(tasks)
+    assert dry_run(TASKS) == dry_run([]) == [] and not run.exists()
+    assert "no tokenizer on this machine" in dry_run([long], model="nobody/has-this")[0]
+    drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True)
     before = sorted(run.rglob("*"))
     for how, told in (
         ({"tasks": TASKS, "lr": 0.5}, "lr was 1e-06, here 0.5"),
@@ -105,8 +107,8 @@ def test_a_rehearsal(run, model):
         ({"tasks": TASKS, "iteration": 3}, "can't be trained"),
     ):
         with pytest.raises(UsageError, match=told):
-            rehearse(**how)
-    assert rehearse(TASKS) == [] and sorted(run.rglob("*")) == before
+            dry_run(**how)
+    assert dry_run(TASKS) == [] and sorted(run.rglob("*")) == before
 
 
 def test_a_file_is_no_run(tmp_path, model):

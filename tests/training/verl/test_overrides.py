@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from coevolve.errors import UsageError
-from coevolve.training.verl import own, settings, user_overrides
-from coevolve.training.verl.settings import preset, recorded, resolve
+from coevolve.training.verl import overrides, settings
+from coevolve.training.verl.overrides import recorded
+from coevolve.training.verl.settings import Preset, preset, resolve
+from verl_cpu import PRESET as CPU
 
 LENGTHS = {"prompt_tokens": 100, "episode_tokens": 300}
+
+
+def deciding(texts: list[str]) -> dict[str, str]:
+    """What is recorded of the user's overrides."""
+    chosen = Preset("none")
+    return recorded(resolve({"model": "m", **LENGTHS}, chosen), chosen, texts).overrides
 
 
 @pytest.mark.parametrize(
@@ -42,12 +50,10 @@ LENGTHS = {"prompt_tokens": 100, "episode_tokens": 300}
 )
 def test_contradictions(text, told):
     """What an option decides, and what the objective and the loop need, cannot be set behind their back in any form."""
-    chosen = preset("cpu")
+    chosen = preset(CPU)
     wanted = resolve({"model": "m", **LENGTHS}, chosen)
     with pytest.raises(UsageError, match=told):
-        settings.overrides(
-            wanted, chosen, [text], settings.PRESETS, save_every=1, keep_checkpoints=1
-        )
+        overrides.run_overrides(wanted, chosen, [text], settings.PRESETS, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_contradictions(text, told):
 )
 def test_the_machines_part(text):
     """What only says how a machine does the work is no setting of the run."""
-    assert user_overrides.deciding([text]) == {}
+    assert deciding([text]) == {}
 
 
 def test_what_decides():
@@ -83,7 +89,7 @@ def test_what_decides():
         "data.seed=7",
         "algorithm.filter_groups.enable=True",
     ]
-    assert user_overrides.deciding(texts) == {
+    assert deciding(texts) == {
         "actor_rollout_ref.actor.policy_loss": "~",
         "algorithm.filter_groups.enable": "True",
         "data.seed": "7",
@@ -109,6 +115,7 @@ def test_presets_are_recorded_as_overrides_are():
 
 def test_the_childs_own_keys():
     """Each override of the child's is under a key that nobody else may set."""
-    for key in own.KEYS:
+    wanted, chosen = resolve({"model": "m", **LENGTHS}, preset(CPU)), preset(CPU)
+    for key in (*overrides.FIXED, overrides.JOB, overrides.PLUGIN):
         with pytest.raises(UsageError, match="set by coevolve train itself"):
-            user_overrides.check([f"{key}=1"], own.KEYS)
+            overrides.run_overrides(wanted, chosen, [f"{key}=1"], settings.PRESETS, 1, 1)
