@@ -24,7 +24,6 @@ from coevolve.agents.actions.values import (
     check,
     json_value,
     literal,
-    pairs,
     repaired,
     tree,
 )
@@ -35,43 +34,20 @@ Tools = Mapping[str, Tool]
 NO_TOOLS: Tools = MappingProxyType({})
 
 CALL = re.compile(r"\[?\s*([A-Za-z_][\w.]*)\(")
-NAMES = (
-    "name",
-    "function",
-    "tool",
-    "tool_name",
-    "function_name",
-    "action",
-    "toolName",
-    "functionName",
-    "recipient_name",
-    "func",
-    "api_name",
+NAMES = tuple(
+    "name function tool tool_name function_name action toolName functionName recipient_name func"
+    " api_name".split()
 )
-ARGUMENTS = (
-    "arguments",
-    "parameters",
-    "args",
-    "params",
-    "tool_input",
-    "action_input",
-    "input",
-    "toolInput",
-    "toolArgs",
-    "kwargs",
-    "api_args",
+"""Keys of a call's name, the first one present counts."""
+ARGUMENTS = tuple(
+    "arguments parameters args params tool_input action_input input toolInput toolArgs kwargs"
+    " api_args".split()
 )
-_WRAPPED = ("tool_calls", "function_calls", "tool_uses", "calls", "actions", "commands")
+"""Keys of a call's arguments."""
+_LISTS = tuple("tool_calls function_calls tool_uses calls actions commands".split())
 """Keys of a list of calls."""
-_WRAPS = (
-    "function",
-    "functionCall",
-    "function_call",
-    "tool_call",
-    "toolCall",
-    "toolUse",
-    "tool_use",
-    "call",
+_WRAPS = tuple(
+    "function functionCall function_call tool_call toolCall toolUse tool_use call".split()
 )
 """Keys of one call."""
 PREFIXES = ("functions", "tools", "default_api")
@@ -84,12 +60,20 @@ def items(value: Any, tools: Tools) -> list[Any]:
     """The calls in a JSON value: a list's, those of an object of calls by name, or the value itself."""
     if isinstance(value, list):
         return [call for item in value for call in (_by_name(item, tools) or [item])]
-    wrapped = (
-        [value[key] for key in _WRAPPED if isinstance(value.get(key), list)]
-        if isinstance(value, dict)
-        else []
-    )
-    return items(wrapped[0], tools) if len(wrapped) == 1 else _by_name(value, tools) or [value]
+    lists = _under(value, _LISTS, list)
+    return items(lists[0], tools) if len(lists) == 1 else _by_name(value, tools) or [value]
+
+
+def unwrapped(item: Any) -> Any:
+    """A call without what wraps it, as in ``{"type": "function", "function": {...}}``."""
+    inner = _under(item, _WRAPS, dict)
+    return inner[0] if len(inner) == 1 else item
+
+
+def _under(value: Any, keys: tuple[str, ...], kind: type) -> list[Any]:
+    """What a JSON object holds under the keys, as far as it is of the type."""
+    found = value if isinstance(value, dict) else {}
+    return [found[key] for key in keys if isinstance(found.get(key), kind)]
 
 
 def _by_name(value: Any, tools: Tools) -> list[Any]:
@@ -103,25 +87,13 @@ def _argued(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
-def unwrapped(item: Any) -> Any:
-    """A call without what wraps it, as in ``{"type": "function", "function": {...}}``."""
-    inner = (
-        [item[key] for key in _WRAPS if isinstance(item.get(key), dict)]
-        if isinstance(item, dict)
-        else []
-    )
-    return inner[0] if len(inner) == 1 else item
-
-
 def from_json(item: Any, tools: Tools) -> Call:
     """A call from its JSON object, wrapped or not."""
     item = unwrapped(item)
-    name = (
-        next((item[key] for key in NAMES if key in item), None) if isinstance(item, dict) else None
-    )
-    if not isinstance(name, str) or not name.strip():
+    named = [item[key] for key in NAMES if key in item] if isinstance(item, dict) else []
+    if not named or not isinstance(named[0], str) or not named[0].strip():
         raise Unreadable("bad_call", f"A call needs the name of a tool. {FORM}")
-    name = tool_name(name.strip(), tools)
+    name = tool_name(named[0].strip(), tools)
     arguments = _arguments(item, name, tools)
     if isinstance(arguments, str):
         arguments = _whole(arguments, name) if arguments.strip() else {}
@@ -135,19 +107,15 @@ def from_json(item: Any, tools: Tools) -> Call:
 
 def _arguments(item: dict[str, Any], name: str, tools: Tools) -> Any:
     """What stands under a key for arguments; without one, what stands beside the name, if it is the tool's."""
-    known = parameters(name, tools)
+    own = parameters(name, tools).keys()
     for key in ARGUMENTS:
-        if key in item and (key in ARGUMENTS[:2] or key not in known):
+        if key in item and (key in ARGUMENTS[:2] or key not in own):
             return item[key]
     called = next(key for key in NAMES if key in item)
-    beside = {
-        key: value
-        for key, value in item.items()
-        if key != called and (key in known or key not in _ABOUT)
-    }
-    if not set(beside) <= set(known):
+    keys = [key for key in item if key != called and (key in own or key not in _ABOUT)]
+    if not own >= set(keys):
         raise Unreadable("bad_call", f'The arguments of {name} belong under "arguments". {FORM}')
-    return beside
+    return {key: item[key] for key in keys}
 
 
 def known(name: str, tools: Tools) -> bool:
@@ -167,10 +135,8 @@ def attempted(name: str, text: str, tools: Tools) -> bool:
     try:
         return bool(from_python(text, tools))
     except Unreadable:
-        return any(
-            re.search(rf"[(,]\s*{re.escape(p)}\s*=", text)
-            for p in parameters(name.rpartition(".")[2], tools)
-        )
+        own = parameters(name.rpartition(".")[2], tools)
+        return any(re.search(rf"[(,]\s*{re.escape(key)}\s*=", text) for key in own)
 
 
 def parameters(tool: str, tools: Tools) -> dict[str, Any]:
@@ -215,41 +181,30 @@ def _expressions(statement: ast.stmt, tools: Tools) -> Iterator[ast.expr]:
             pass
         case _:
             raise Unreadable("bad_call", "Only calls are understood, no other code.")
-    listed = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-    for item in (
-        inner
-        for outer in listed
-        for inner in (outer.elts if isinstance(outer, ast.List) else [outer])
-    ):
-        item = item.value if isinstance(item, ast.Await) else item
-        if "print" not in tools and isinstance(item, ast.Call) and _is_print(item.func):
-            yield from (inner for inner in item.args if isinstance(inner, ast.Call))
-        else:
-            yield item
-
-
-def _is_print(function: ast.expr) -> bool:
-    return isinstance(function, ast.Name) and function.id == "print"
+    for outer in value.elts if isinstance(value, ast.List | ast.Tuple) else [value]:
+        for item in outer.elts if isinstance(outer, ast.List) else [outer]:
+            item = item.value if isinstance(item, ast.Await) else item
+            match item:
+                case ast.Call(func=ast.Name(id="print"), args=args) if "print" not in tools:
+                    yield from (inner for inner in args if isinstance(inner, ast.Call))
+                case _:
+                    yield item
 
 
 def _call(node: ast.expr, tools: Tools) -> Call:
     if not isinstance(node, ast.Call):
         raise Unreadable("bad_call", f"Every item must be a call with plain values. {FORM}")
     name = tool_name(_dotted(node.func), tools)
-    whole = _object(node, name, tools)
-    given = (
-        []
-        if whole is not None
-        else [(_parameter(name, i, tools), literal(value)) for i, value in enumerate(node.args)]
-    )
-    for keyword in node.keywords:
-        if keyword.arg is None:
-            raise Unreadable("bad_call", f"{name}: write the arguments one by one, without **.")
-        given.append((keyword.arg, literal(keyword.value)))
-    try:
-        arguments = pairs(given) if whole is None else whole
-    except Unreadable:
-        raise Unreadable("bad_call", f"{name}: an argument is given twice.") from None
+    arguments = _object(node, name, tools)
+    if arguments is None:
+        given = [(_parameter(name, i, tools), literal(arg)) for i, arg in enumerate(node.args)]
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise Unreadable("bad_call", f"{name}: write the arguments one by one, without **.")
+            given.append((keyword.arg, literal(keyword.value)))
+        arguments = dict(given)
+        if len(arguments) < len(given):
+            raise Unreadable("bad_call", f"{name}: an argument is given twice.")
     check(name, arguments)
     return Call(name, arguments)
 
@@ -270,9 +225,9 @@ def _object(node: ast.Call, tool: str, tools: Tools) -> dict[str, Any] | None:
     """The arguments of a call that gives them as one object, as in ``f({"a": 1})``."""
     if node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Dict):
         return None
-    value, known = literal(node.args[0]), parameters(tool, tools)
-    takes_object = next(iter(known.values()), {}).get("type") in ("object", "dict")
-    return value if not takes_object or (value and set(value) <= set(known)) else None
+    value, own = literal(node.args[0]), parameters(tool, tools)
+    takes_object = next(iter(own.values()), {}).get("type") in ("object", "dict")
+    return value if not takes_object or (value and own.keys() >= value.keys()) else None
 
 
 def _parameter(tool: str, position: int, tools: Tools) -> str:

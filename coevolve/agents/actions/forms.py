@@ -11,18 +11,18 @@
 | ``to=functions.f … <|message|>`` | gpt-oss | a JSON object |
 | ``Action: f``, ``Action Input: {…}`` (lines) | ReAct prompts | a JSON object, ``a=1``, or the only parameter's value |
 
-CallSource: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the next opening one, or with
-the reply. A mark right after a backtick or quotation mark is quoted and no mark. A reply that holds a mark tries to call: what cannot be read
-inside raises `Unreadable`.
+Source: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the next opening one, or
+with the reply. One right after a backtick or a quotation mark is quoted and no mark. A reply that holds a mark tries to
+call: what cannot be read inside raises `Unreadable`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise, takewhile
-from typing import Any, NamedTuple
+from itertools import pairwise, takewhile, zip_longest
+from typing import NamedTuple
 
 from coevolve.agents.actions.calls import (
     CALL,
@@ -134,82 +134,70 @@ def named(name: str, arguments: str, tools: Tools) -> Call:
 
 def _pairs(name: str, found: list[tuple[str, str]], tools: Tools) -> Call:
     """A call whose arguments are text between marks: read as the tool's schema says."""
-    call = from_json({"name": name}, tools)
-    given: list[tuple[str, Any]] = [
-        (key.strip(), typed(call.tool, key.strip(), text, tools)) for key, text in found
-    ]
-    return from_json({"name": call.tool, "arguments": pairs(given)}, tools)
+    tool = from_json({"name": name}, tools).tool
+    given = [(key.strip(), typed(tool, key.strip(), text, tools)) for key, text in found]
+    return from_json({"name": tool, "arguments": pairs(given)}, tools)
 
 
-class _Family(NamedTuple):
-    opens: str
-    closes: str
-    read: Callable[[re.Match[str], str, Tools], list[Call]]
-
-
-_NAMES = "tool_calls?|TOOLCALL|toolcall|function_calls?|functioncall|tools|tool_code"
-_FAMILIES = {
-    "tag": _Family(
-        rf"<(?:[\w-]{1, 40}:|｜DSML｜)?(?:{_NAMES})>|<\|(?:tool_call|START_ACTION)\|?>|<start_function_call>",
-        rf"</(?:[\w-]+:|｜DSML｜)?(?:{_NAMES})>|<\|(?:/tool_call|END_ACTION)\|>|<tool_call\|>|<end_function_call>",
+Reader = Callable[[re.Match[str], str, Tools], list[Call]]
+_TAGS = "tool_calls?|TOOLCALL|toolcall|function_calls?|functioncall|tools|tool_code"
+_SPACE = r"(?:[\w-]{1,40}:|｜DSML｜)?"
+_FAMILIES: dict[str, tuple[str, str, Reader]] = {
+    "tag": (
+        rf"<{_SPACE}(?:{_TAGS})>|<\|(?:tool_call|START_ACTION)\|?>|<start_function_call>",
+        rf"</{_SPACE}(?:{_TAGS})>|<\|(?:/tool_call|END_ACTION)\|>|<tool_call\|>"
+        r"|<end_function_call>",
         _tagged,
     ),
-    "function": _Family(
+    "function": (
         r"<function(?:=|\s+name\s*=\s*)[\"']?(?P<called>[^\s\"'<>]+)[\"']?\s*>",
-        r"</function>",
+        rf"</function>|</{_SPACE}(?:{_TAGS})>",
         _function,
     ),
-    "invoke": _Family(
-        r"<(?:[\w-]{1,40}:|｜DSML｜)?invoke\s+name\s*=\s*[\"'](?P<invoked>[^\"'<>]*)[\"']\s*>",
-        r"</(?:[\w-]+:|｜DSML｜)?invoke>",
+    "invoke": (
+        rf"<{_SPACE}invoke\s+name\s*=\s*[\"'](?P<invoked>[^\"'<>]*)[\"']\s*>",
+        rf"</{_SPACE}(?:invoke|{_TAGS})>",
         _function,
     ),
-    "begin": _Family(
-        r"<[|｜]tool[_▁]call[_▁]begin[|｜]>", r"<[|｜]tool[_▁]call[_▁]end[|｜]>", _begun
-    ),
-    "section": _Family(
+    "begin": (r"<[|｜]tool[_▁]call[_▁]begin[|｜]>", r"<[|｜]tool[_▁]call[_▁]end[|｜]>", _begun),
+    "section": (
         r"<[|｜]tool[_▁]calls[_▁](?:section[_▁])?begin[|｜]>",
         r"<[|｜]tool[_▁]calls[_▁](?:section[_▁])?end[|｜]>",
         _begun,
     ),
-    "python": _Family(r"<\|python_tag\|>", r"<\|(?:eom_id|eot_id)\|>", _tagged),
-    "mistral": _Family(r"\[TOOL_CALLS\]", r"</s>", _mistral),
-    "harmony": _Family(
+    "python": (r"<\|python_tag\|>", r"<\|(?:eom_id|eot_id)\|>", _tagged),
+    "mistral": (r"\[TOOL_CALLS\]", r"</s>", _mistral),
+    "harmony": (
         r"\bto=(?P<addressed>[\w.-]{1,100})(?:[^{}\n]{0,80}?<\|message\|>| (?:code|json)(?=\s*\{))",
         r"<\|(?:call|end|start|return)\|>",
         _harmony,
     ),
 }
-_MARKS = re.compile(
-    "(?<![`\"'“])(?:" + "|".join(f"(?P<{name}>{f.opens})" for name, f in _FAMILIES.items()) + ")"
-)
-_CLOSES = {name: re.compile(family.closes) for name, family in _FAMILIES.items()}
+"""Pattern of the opening mark, pattern of the closing one, and what reads the text between them."""
+_OPENS = "|".join(f"(?P<{name}>{opens})" for name, (opens, _, _) in _FAMILIES.items())
+_MARKS = re.compile(f"(?<![`\"'“])(?:{_OPENS})")
+_CLOSES = {name: re.compile(closes) for name, (_, closes, _) in _FAMILIES.items()}
 
 
-def marked(body: str, beside: bool = False) -> list[CallSource]:
-    """What stands in marks, in order; one with nothing in it counts only where there is nothing else (`beside`: there is)."""
-    found = list(_spans(body))
-    full = [
-        span
-        for span in found
-        if span[1].strip() or any(span[0][name] for name in ("called", "invoked", "addressed"))
-    ]
-    return [
-        CallSource(text, partial(read, mark), "mark")
-        for mark, text, read in full or found[: not beside]
-    ]
+def marked(body: str, beside: bool = False) -> tuple[list[CallSource], str]:
+    """What stands in marks, in order, and the reply with blanks in place of it.
 
-
-def unmarked(body: str) -> str:
-    """The reply with blanks in place of its marks and of the calls in them; what follows JSON in a mark stays."""
-    return blanked(
-        body, [(mark.start(), mark.end() + _called(text)) for mark, text, _ in _spans(body)]
-    )
-
-
-def _called(text: str) -> int:
-    """Where a call in a mark ends."""
-    return values_end(text) if _begins_json(text, skip(text, 0)) else len(text)
+    A mark with nothing in it counts only where there is no other, and no call elsewhere (`beside`). What follows JSON in a
+    mark stays in the reply.
+    """
+    full, empty, spans = [], [], []
+    marks = list(_MARKS.finditer(body))
+    for mark, following in zip_longest(marks, marks[1:]):
+        family = next(name for name in _FAMILIES if mark[name])
+        end = following.start() if following else len(body)
+        closing = _CLOSES[family].search(body, mark.end(), end)
+        text = body[mark.end() : closing.start() if closing else end]
+        source = CallSource(text, partial(_FAMILIES[family][2], mark), "mark")
+        named = any(mark[name] for name in ("called", "invoked", "addressed"))
+        (full if named or text.strip() else empty).append(source)
+        called = values_end(text) if _begins_json(text, skip(text, 0)) else len(text)
+        spans.append((mark.start(), mark.end() + called))
+    return full or empty[: not beside], blanked(body, spans)
 
 
 def blanked(body: str, spans: list[tuple[int, int]]) -> str:
@@ -221,81 +209,50 @@ def blanked(body: str, spans: list[tuple[int, int]]) -> str:
     return "".join([*parts, body[at:]])
 
 
-def _spans(body: str) -> Iterator[tuple[re.Match[str], str, Callable[..., list[Call]]]]:
-    mark = _MARKS.search(body)
-    while mark:
-        name = next(name for name in _FAMILIES if mark[name])
-        following = _MARKS.search(body, mark.end())
-        end = following.start() if following else len(body)
-        closing = _CLOSES[name].search(body, mark.end(), end)
-        if not closing and name in ("function", "invoke"):
-            closing = _CLOSES["tag"].search(body, mark.end(), end)
-        yield mark, body[mark.end() : closing.start() if closing else end], _FAMILIES[name].read
-        mark = following
-
-
 _FIELD = re.compile(
-    r"[ \t*_]{0,8}(action[ _]?(?:input|arguments|parameters|args)|(?:tool[ _])?(?:input|arguments|parameters|args|params)"
-    r"|action|observation|thought|final answer)[ \t*_]{0,4}:[ \t*_]{0,4}(.*)",
-    re.I | re.S,
+    r"^[ \t*_]{0,8}(action[ _]?(?:input|arguments|parameters|args)"
+    r"|(?:tool[ _])?(?:input|arguments|parameters|args|params)"
+    r"|action|observation|thought|final answer)[ \t*_]{0,4}:[ \t*_]{0,4}",
+    re.I | re.M,
 )
 _GIVEN = ("input", "arguments", "parameters", "args", "params")
 _KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
 _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|null|no\b|finish|final|done|stop|answer)", re.I)
 
 
-def actions(body: str, tools: Tools, beside: bool = False) -> list[CallSource]:
-    """ReAct's pairs of lines, up to what the reply invents as an observation; an action of no tool's name is prose, and
-    `beside` marks so is one without an input."""
+def actions(body: str, tools: Tools, beside: bool = False) -> tuple[list[CallSource], str]:
+    """ReAct's pairs of lines, up to what the reply invents as an observation, and the reply before them.
+
+    An action of no tool's name is prose; where there are calls elsewhere (`beside`), so is one without an input.
+    """
+    marks = list(_FIELD.finditer(body))
+    ends = [*(mark.start() for mark in marks[1:]), len(body)]
+    fields = [
+        (mark[1].lower(), body[mark.end() : end]) for mark, end in zip(marks, ends, strict=False)
+    ]
+    seen = takewhile(lambda field: field[0] != "observation", fields)
     found = []
-    for (kind, lines), (following, given) in pairwise([*_fields(body), ("", [])]):
-        source = (
-            _action(lines, "".join(given) if following.endswith(_GIVEN) else None, tools)
-            if kind == "action"
-            else None
-        )
-        found += [source] if source and not (beside and source.read is _alone) else []
-    return found
+    for (label, text), (following, given) in pairwise([*seen, ("", "")]):
+        if label == "action":
+            found += _action(text, given if following.endswith(_GIVEN) else None, tools, beside)
+    return found, body[: marks[0].start()] if found else body
 
 
-def before_actions(body: str) -> str:
-    """The reply up to its first line that ReAct's form labels."""
-    lines = takewhile(lambda line: not _FIELD.match(line), body.splitlines(keepends=True))
-    return "".join(lines)
-
-
-def _fields(body: str) -> list[tuple[str, list[str]]]:
-    """The labelled lines with what follows each."""
-    fields: list[tuple[str, list[str]]] = []
-    for line in body.splitlines(keepends=True):
-        field = _FIELD.match(line)
-        if field and field[1].lower() == "observation":
-            break
-        if field:
-            fields.append((field[1].lower(), [field[2]]))
-        elif fields:
-            fields[-1][1].append(line)
-    return fields
-
-
-def _action(lines: list[str], given: str | None, tools: Tools) -> CallSource | None:
-    name = lines[0].strip(" \t\r\n*_`\"'")
+def _action(text: str, given: str | None, tools: Tools, beside: bool) -> list[CallSource]:
+    name = text.partition("\n")[0].strip(" \t\r\n*_`\"'")
     call = CALL.match(name)
     if call and known(call[1], tools):
-        return CallSource("".join(lines).strip(" \t\r\n*_`"), from_python, "action")
+        return [CallSource(text.strip(" \t\r\n*_`"), from_python, "action")]
     if given is None:
-        return CallSource(name, _alone, "action") if name in tools else None
+        alone = name in tools and not beside
+        return [CallSource("", partial(_with_input, name), "action")] if alone else []
     if not meant(name, tools) and (_NOTHING.match(name) or not re.fullmatch(r"[\w.]+", name)):
-        return None
-    return CallSource(given.strip(), partial(_with_input, name), "action")
-
-
-def _alone(name: str, tools: Tools) -> list[Call]:
-    return [from_json({"name": name}, tools)]
+        return []
+    return [CallSource(given.strip(), partial(_with_input, name), "action")]
 
 
 def _with_input(name: str, given: str, tools: Tools) -> list[Call]:
-    """The input is an object, or the value of the only parameter that the tool has."""
+    """The call of an input that is an object, or the value of the only parameter that the tool has."""
     fenced = FENCE.match(given)
     given = (fenced[1] if fenced else given).strip("`* \n")
     only = list(parameters(tool_name(name, tools), tools))
@@ -304,14 +261,7 @@ def _with_input(name: str, given: str, tools: Tools) -> list[Call]:
         return from_python(f"{name}({given})", tools)
     if given.lower() in ("", "none", "null", "n/a"):
         return [from_json({"name": name}, tools)]
-    if not given.startswith("{") and len(only) == 1:
-        return [
-            from_json(
-                {
-                    "name": name,
-                    "arguments": {only[0]: typed(name, only[0], given.strip("\"'"), tools)},
-                },
-                tools,
-            )
-        ]
-    return [named(name, given, tools)]
+    if given.startswith("{") or len(only) != 1:
+        return [named(name, given, tools)]
+    value = typed(name, only[0], given.strip("\"'"), tools)
+    return [from_json({"name": name, "arguments": {only[0]: value}}, tools)]

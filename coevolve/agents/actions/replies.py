@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coevolve.agents.actions.calls import CALL, NO_TOOLS, Tools, from_json, from_python, items
-from coevolve.agents.actions.forms import CallSource, actions, before_actions, marked, unmarked
+from coevolve.agents.actions.forms import CallSource, actions, marked
 from coevolve.agents.actions.intent import UNCLEAR, announced, asks, attempt, withdrawn
 from coevolve.agents.actions.prose import BARE, WrittenCall, means_call, written
 from coevolve.agents.actions.reasoning import without_reasoning
@@ -144,10 +144,9 @@ def _content(text: str) -> str:
 
 def _in_marks(body: str, tools: Tools, beside: bool = False) -> tuple[list[CallSource], str]:
     """The calls of a reply in the marks of model families and in ReAct's lines, and the rest of the reply."""
-    in_marks = marked(body, beside)
-    rest = unmarked(body)
-    in_lines = actions(rest, tools, beside or bool(in_marks))
-    return in_marks + in_lines, before_actions(rest) if in_lines else rest
+    in_marks, rest = marked(body, beside)
+    in_lines, prose = actions(rest, tools, beside or bool(in_marks))
+    return in_marks + in_lines, prose
 
 
 def _clear(body: str, places: list[WrittenCall]) -> bool:

@@ -12,8 +12,6 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 MAX_CALLS = 32
@@ -29,7 +27,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 _BLANK = re.compile(r"[\s,;]*")
 _ESCAPES = "\\'\"abfnrtvxNuU01234567\n\r"
 _CONTROL = {"\n": "\\n", "\r": "\\r", "\0": "\\0"}
-_MARK = "mark"
+_ESCAPED = re.compile(r"\\(.)|[\n\r\0]", re.S)
+_QUOTES = re.compile(r"\'\'\'|\"\"\"|[\'\"]")
 _MARKS = re.compile(r"""\'\'\'|\"\"\"|[()\[\]{}\'\"]""")
 _STRING_ENDS = {
     "'": re.compile(r"(?:[^\\']|\\.)*+'", re.S),
@@ -55,6 +54,7 @@ class Issue(NamedTuple):
 
 class Unreadable(ValueError):
     def __init__(self, kind: str, hint: str):
+        hint = hint.encode("utf-8", "backslashreplace").decode()  # a record holds no lone surrogate
         super().__init__(hint)
         self.issue = Issue(kind, hint)
 
@@ -150,9 +150,8 @@ def literal(node: ast.expr) -> Any:
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise Unreadable(
-        "bad_call", f"The keys of an object must be text, not {_quoted(node) if node else '**'}."
-    )
+    found = _quoted(node) if node else "**"
+    raise Unreadable("bad_call", f"The keys of an object must be text, not {found}.")
 
 
 def _quoted(node: ast.expr) -> str:
@@ -227,54 +226,33 @@ def repaired(source: str, *, json_escapes: bool = False) -> str:
 
     Text with a raw string is left as it is. With `json_escapes`, JSON's ``\\/`` is a slash.
     """
-    parts: list[str] = []
-    characters = list(_scan(source, 0))
-    escaped = False
-    for (_, character, quote), (_, following, next_quote) in pairwise([*characters, (0, "", "")]):
-        if not quote and character in "rR" and next_quote == _MARK:
+
+    def escape(found: re.Match[str]) -> str:
+        following = found[1]
+        if following is None:
+            return _CONTROL[found[0]]
+        if json_escapes and following == "/":
+            return following
+        return found[0] if following in _ESCAPES else "\\\\" + _CONTROL.get(following, following)
+
+    parts, at = [], 0
+    while mark := _QUOTES.search(source, at):
+        end = _STRING_ENDS[mark[0]].match(source, mark.end())
+        if source[at : mark.start()].endswith(("r", "R")):
             return source
-        if escaped or len(quote) != 1:
-            parts.append(character)
-            escaped = False
-        elif character == "\\":
-            escaped = following in _ESCAPES
-            parts.append("" if json_escapes and following == "/" else "\\" if escaped else "\\\\")
-        else:
-            parts.append(_CONTROL.get(character, character))
-    return "".join(parts)
-
-
-def _scan(source: str, at: int) -> Iterator[tuple[int, str, str]]:
-    """Position, character and the quotation mark of the string it is in ('' outside); an escaped mark ends no string."""
-    quote, escaped = "", False
-    i = at
-    while i < len(source):
-        character = source[i]
-        if not quote and character in "\"'":
-            quote = character * 3 if source.startswith(character * 3, i) else character
-            for step in range(len(quote)):
-                yield i + step, character, _MARK
-            i += len(quote)
-            continue
-        if quote and not escaped and source.startswith(quote, i):
-            for step in range(len(quote)):
-                yield i + step, character, _MARK
-            i += len(quote)
-            quote = ""
-            continue
-        yield i, character, quote
-        escaped = bool(quote) and character == "\\" and not escaped
-        i += 1
+        if not end:
+            break
+        inner = source[mark.end() : end.end() - len(mark[0])]
+        inner = _ESCAPED.sub(escape, inner) if len(mark[0]) == 1 else inner
+        parts += [source[at : mark.end()], inner, mark[0]]
+        at = end.end()
+    return "".join([*parts, source[at:]])
 
 
 def _integer(text: str) -> int:
     if len(text) > 20:
         raise Unreadable("bad_json", f"The number {text[:20]}… is too large.")
     return number(int(text))
-
-
-def _float(text: str) -> float:
-    return number(float(text))
 
 
 def _constant(text: str) -> None:
@@ -284,7 +262,7 @@ def _constant(text: str) -> None:
 _decoder = json.JSONDecoder(
     object_pairs_hook=pairs,
     parse_int=_integer,
-    parse_float=_float,
+    parse_float=lambda text: number(float(text)),
     parse_constant=_constant,
     strict=False,
 )

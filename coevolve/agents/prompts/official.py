@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import copy
 import json
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from coevolve.environments.protocol import Tool
@@ -21,45 +23,13 @@ from coevolve.records import Call
 Message = dict[str, Any]
 
 _SYNTAX = " Note that the provided function is in Python 3 syntax."
-_TYPES = {
-    "integer": "integer",
-    "number": "number",
-    "float": "number",
-    "string": "string",
-    "boolean": "boolean",
-    "array": "array",
-    "dict": "object",
-    "object": "object",
-    "any": "string",
-}
-_SYSTEM = (
-    "You are an expert in composing functions."
-    "You are given a question and a set of possible functions. Based on the question, you will need to make one or more "
-    "function/tool calls to achieve the purpose. If none of the functions can be used, point it out. If the given question "
-    "lacks the parameters required by the function, also point it out.\n\n"
-    "You should only return the function calls in your response.\n\n"
-    "If you decide to invoke any of the function(s), you MUST put it in the format of "
-    "[func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)].  "
-    "You SHOULD NOT include any other text in the response.\n\n"
-    "At each turn, you should try your best to complete the tasks requested by the user within the current turn. Continue to "
-    "output functions to call until you have fulfilled the user's request to the best of your ability. Once you have no more "
-    "functions to call, the system will consider the current turn complete and proceed to the next turn or task.\n\n"
-    "Here is a list of functions in json format that you can invoke.\n"
-)
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TYPES: dict[str, str] = _TEXTS["types"]
 PYTHON_FORM = "Write [func_name(params_name=params_value)] and no other text."
 QWEN_FORM = (
     'Write <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>.'
 )
 """How these prompts want a call, in a sentence of our own for hints."""
-_QWEN_TOOLS = (
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
-)
-_QWEN_FORM = (
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
-)
 
 
 def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
@@ -118,24 +88,19 @@ def _cast_items(items: dict[str, Any]) -> None:
 
 def system_prompt(tools: Sequence[Tool]) -> str:
     """The system text of the prompting models."""
-    return f"{_SYSTEM}{json.dumps(documents(tools), indent=4)}\n"
+    return _TEXTS["prompting_system"] + f"{json.dumps(documents(tools), indent=4)}\n"
 
 
 def results_text(calls: Sequence[Call], observations: Sequence[str]) -> str:
     """The user message that answers calls of a prompting model."""
-    return repr(
-        [
-            {"role": "tool", "name": call_text(call), "content": observation}
-            for call, observation in zip(calls, observations, strict=False)
-        ]
-    )
+    pairs = zip(calls, observations, strict=False)
+    return repr([{"role": "tool", "name": call_text(c), "content": text} for c, text in pairs])
 
 
 def call_text(call: Call) -> str:
     """A call as BFCL writes it in text."""
-    return (
-        f"{call.tool}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
-    )
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.tool}({arguments})"
 
 
 def qwen_fc(messages: list[Message], tools: list[dict[str, Any]]) -> str:
@@ -145,27 +110,25 @@ def qwen_fc(messages: list[Message], tools: list[dict[str, Any]]) -> str:
     if tools:
         listed = "".join(f"\n{json.dumps(tool)}" for tool in tools)
         lead = "" if system is None else f"{system}\n\n"
-        parts.append(_frame("system", f"{lead}{_QWEN_TOOLS}{listed}{_QWEN_FORM}"))
+        parts.append(_frame("system", f"{lead}{_TEXTS['qwen_tools']}{listed}{_TEXTS['qwen_form']}"))
     elif system is not None:
         parts.append(_frame("system", system))
     asked = max((i for i, m in enumerate(messages) if _is_query(m)), default=len(messages) - 1)
+    roles = [message["role"] for message in messages]
     for i, message in enumerate(messages):
-        match message["role"]:
+        match roles[i]:
             case "user":
                 parts.append(_frame("user", message["content"]))
             case "system" if i:
                 parts.append(_frame("system", message["content"]))
             case "assistant":
-                parts.append(
-                    _frame("assistant", _reply(message, i > asked, i == len(messages) - 1))
-                )
+                content = _reply(message, i > asked, i == len(messages) - 1)
+                parts.append(_frame("assistant", content))
             case "tool":
-                first = i == 0 or messages[i - 1]["role"] != "tool"
-                last = i == len(messages) - 1 or messages[i + 1]["role"] != "tool"
-                block = f"\n<tool_response>\n{message['content']}\n</tool_response>"
-                parts.append(
-                    ("<|im_start|>user" if first else "") + block + ("<|im_end|>\n" if last else "")
-                )
+                begun = "" if roles[:i][-1:] == ["tool"] else "<|im_start|>user"
+                ended = "" if roles[i + 1 : i + 2] == ["tool"] else "<|im_end|>\n"
+                response = f"\n<tool_response>\n{message['content']}\n</tool_response>"
+                parts.append(begun + response + ended)
     return "".join(parts) + "<|im_start|>assistant\n"
 
 
@@ -190,12 +153,11 @@ def _reply(message: Message, since_query: bool, last: bool) -> str:
         text = f"<think>\n{reasoning.strip(chr(10))}\n</think>\n\n" + content.lstrip("\n")
     calls = message.get("tool_calls") or []
     for call in calls:
-        if content or call != calls[0]:
-            text += "\n"
         function = call.get("function", call)
-        arguments = function["arguments"]
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        text += (
-            f'<tool_call>\n{{"name": "{function["name"]}", "arguments": {written}}}\n</tool_call>'
-        )
+        given = function["arguments"]
+        given = given if isinstance(given, str) else json.dumps(given)
+        written = f'{{"name": "{function["name"]}", "arguments": {given}}}'
+        # The official handler compares values: a call that repeats the first one gets no break.
+        text += "\n" if content or call != calls[0] else ""
+        text += f"<tool_call>\n{written}\n</tool_call>"
     return text
