@@ -1,10 +1,10 @@
-"""Drivers: who plays the episodes. All yield the finished, graded episodes in the order they came.
+"""Drivers play episodes with a policy. All yield the finished, graded episodes in the order they came.
 
 | driver | policy | how |
 |---|---|---|
-| `ProgramPolicy` | a function | all episodes of a chunk advance one reply at a time, the environment in one batched call |
-| `LocalPolicy` | a local model | one forward pass per token for all live episodes; those whose turn ended are stepped together |
-| `ServerPolicy` | an OpenAI-compatible server | asyncio, a bounded number of episodes in flight, every call through the journal, environment calls in threads |
+| `ProgramPolicy` | a function | a chunk of episodes advances one reply at a time, in one batched call |
+| `LocalPolicy` | a local model | one forward pass per token for all live episodes of a chunk |
+| `ServerPolicy` | an OpenAI-compatible server | asyncio, a bounded number of episodes in flight |
 
 A `Fault` of the environment ends an episode as `env_error`; errors of a model or server propagate.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -22,25 +22,25 @@ import msgspec
 from coevolve.agents.episode import REFUSED, Episode, PolicyReply
 from coevolve.agents.policies import Program
 from coevolve.agents.prompts.styles import TOOLS, Style
-from coevolve.environments.protocol import ActionResult
+from coevolve.environments.faults import Fault
 from coevolve.models.chat import BadReply, ChatRequest, ContextFull
 from coevolve.records import Usage
 
 if TYPE_CHECKING:
-    from coevolve.environments.client import Fault, Pool
+    from coevolve.environments.client import Pool
     from coevolve.models.service import Models
     from coevolve.models.transformers_lm import LocalModel, SampledReply
 
 T = TypeVar("T")
 CHUNK = 256
+"""Episodes that a driver opens at a time, at most."""
 
 
 class Policy(Protocol):
     name: str
     rows: int
-    """Episodes that are played together, in batches of this size; 1 where they don't touch one another."""
+    """Episodes in a batch, whose tokens depend on one another's; 1 where they do not."""
     style: Style
-    """How it is told its episodes."""
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]: ...
 
@@ -53,40 +53,25 @@ class ProgramPolicy:
         self.name, self._program = name, program
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        for chunk in chunks(episodes, at_once(CHUNK, pool)):
-            open_all(chunk, pool)
-            while live := [e for e in chunk if not e.done]:
-                advance(
-                    [
-                        (e, PolicyReply({"role": "assistant", "content": self._program(e, pool)}))
-                        for e in live
-                    ],
-                    pool,
-                )
-            finish_all(chunk, pool)
-            yield from chunk
+        yield from _in_chunks(episodes, pool, CHUNK, self._play)
+
+    def _play(self, episodes: list[Episode], pool: Pool) -> None:
+        while live := [episode for episode in episodes if not episode.done]:
+            advance([(e, PolicyReply.of_text(self._program(e, pool))) for e in live], pool)
 
 
 class LocalPolicy:
-    """`temperature` 0 decodes greedily."""
+    """A local model; `temperature` 0 decodes greedily."""
 
     def __init__(
         self, name: str, model: LocalModel, temperature: float = 1.0, style: Style = TOOLS
     ):
-        self.name, self.model, self.temperature, self.style = (
-            style.label(name),
-            model,
-            temperature,
-            style,
-        )
+        self.name, self.style = style.label(name), style
+        self.model, self.temperature = model, temperature
         self.rows = min(CHUNK, model.rows)
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
-        for chunk in chunks(episodes, at_once(self.rows, pool)):
-            open_all(chunk, pool)
-            self._play([e for e in chunk if not e.done], pool)
-            finish_all(chunk, pool)
-            yield from chunk
+        yield from _in_chunks(episodes, pool, self.rows, self._play)
 
     def _play(self, episodes: list[Episode], pool: Pool) -> None:
         schemas = Schemas(pool, self.style)
@@ -110,9 +95,7 @@ class LocalPolicy:
         self, episodes: list[Episode], turns: list[SampledReply], pool: Pool
     ) -> list[list[int] | None]:
         """Plays out the replies that just ended; returns the tokens that follow each, None where the episode is over."""
-        replies = [
-            PolicyReply({"role": "assistant", "content": t.text}, t.truncated) for t in turns
-        ]
+        replies = [PolicyReply.of_text(turn.text, turn.truncated) for turn in turns]
         advance(list(zip(episodes, replies, strict=True)), pool)
         return [self._suffix(e, t) for e, t in zip(episodes, turns, strict=True)]
 
@@ -127,8 +110,10 @@ class LocalPolicy:
 
 
 class ServerPolicy:
-    """`model` as the server calls it; `max_turn_tokens` caps a reply. An empty reply hands the turn back; an answer that is
-    none loses its episode: `env_error`."""
+    """A model behind a server, which calls it `model`; `max_turn_tokens` caps a reply.
+
+    An empty reply hands the turn back. An answer that is no reply loses its episode: `env_error`.
+    """
 
     rows = 1
 
@@ -157,7 +142,7 @@ class ServerPolicy:
         )
 
     async def _play(self, episode: Episode, pool: Pool, schemas: Schemas) -> Episode:
-        episode.retold = True
+        episode.tools_resent = True
         await asyncio.to_thread(open_all, [episode], pool)
         while not episode.done:
             try:
@@ -167,8 +152,8 @@ class ServerPolicy:
             except ContextFull:
                 episode.stop("max_tokens", "the server's context is full")
             else:
-                said = PolicyReply(reply.message, reply.truncated, reply.usage)
-                await asyncio.to_thread(advance, [(episode, said)], pool)
+                policy_reply = PolicyReply(reply.message, reply.truncated, reply.usage)
+                await asyncio.to_thread(advance, [(episode, policy_reply)], pool)
         await asyncio.to_thread(finish_all, [episode], pool)
         return episode
 
@@ -212,19 +197,22 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-def at_once(most: int, pool: Pool) -> int:
-    """Episodes to play at a time: `most`, or fewer where the environment bears fewer sessions."""
-    return min(most, pool.description.limits.sessions or most)
+def _in_chunks(
+    episodes: Iterable[Episode], pool: Pool, size: int, play: Callable[[list[Episode], Pool], None]
+) -> Iterator[Episode]:
+    """Plays `size` episodes at a time, or fewer where the environment bears fewer sessions."""
+    for chunk in chunks(episodes, min(size, pool.description.limits.sessions or size)):
+        open_all(chunk, pool)
+        play([episode for episode in chunk if not episode.done], pool)
+        finish_all(chunk, pool)
+        yield from chunk
 
 
 def open_all(episodes: list[Episode], pool: Pool) -> None:
     """Opens a session for each episode, in one batch."""
-    for episode, opened in zip(
-        episodes,
-        pool.open([e.task.start for e in episodes], [e.task.query for e in episodes]),
-        strict=True,
-    ):
-        if _is_fault(opened):
+    sessions = pool.open([e.task.start for e in episodes], [e.task.query for e in episodes])
+    for episode, opened in zip(episodes, sessions, strict=True):
+        if isinstance(opened, Fault):
             refused = REFUSED if opened.kind == "bad_request" else ""
             episode.stop("env_error", refused + opened.message)
         else:
@@ -234,34 +222,21 @@ def open_all(episodes: list[Episode], pool: Pool) -> None:
 def advance(replies: list[tuple[Episode, PolicyReply]], pool: Pool) -> None:
     """Plays out one reply of each episode; the environment is stepped in one batch."""
     acting = [(e, actions) for e, reply in replies if (actions := e.reply(reply))]
-    if not acting:
-        return
-    answers = pool.step([(e.session, e.turn, actions) for e, actions in acting])
+    answers = pool.step([(e.session, e.turn, actions) for e, actions in acting]) if acting else []
     for (episode, _), results in zip(acting, answers, strict=True):
-        _observe(episode, results)
-
-
-def _observe(episode: Episode, results: list[ActionResult] | Fault) -> None:
-    if _is_fault(results):
-        episode.stop("env_error", results.message)
-    else:
-        episode.observe(results)
+        if isinstance(results, Fault):
+            episode.stop("env_error", results.message)
+        else:
+            episode.observe(results)
 
 
 def finish_all(episodes: list[Episode], pool: Pool) -> None:
     """Grades what can be graded, in one batch, and closes all sessions."""
     graded = [e for e in episodes if e.gradable]
-    for episode, verdict in zip(
-        graded, pool.evaluate([(e.session, e.task) for e in graded]), strict=True
-    ):
-        if _is_fault(verdict):
+    verdicts = pool.evaluate([(e.session, e.task) for e in graded])
+    for episode, verdict in zip(graded, verdicts, strict=True):
+        if isinstance(verdict, Fault):
             episode.stop("env_error", verdict.message)
         else:
             episode.grade(verdict)
     pool.close([e.session for e in episodes if e.session is not None])
-
-
-def _is_fault(value: object) -> bool:
-    from coevolve.environments.client import Fault
-
-    return isinstance(value, Fault)

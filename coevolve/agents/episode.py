@@ -28,8 +28,8 @@ from coevolve.agents.actions.replies import ParsedReply, parse_message
 from coevolve.agents.actions.values import Issue
 from coevolve.agents.code.calls import api_calls
 from coevolve.agents.code.prompts import CODE
-from coevolve.agents.code.replies import NO_CODE, REFUSALS, Read, read
-from coevolve.agents.prompts.styles import TOOLS, Style, hint_messages, user_message
+from coevolve.agents.code.replies import NO_CODE, REFUSALS, read
+from coevolve.agents.prompts.styles import TOOLS, Style
 from coevolve.environments.protocol import ActionResult, EpisodeLimits, Graded
 from coevolve.records import Action, Call, Rollout, Step, Task, Usage, content_id
 
@@ -49,17 +49,20 @@ def refusal(rollout: Rollout) -> str | None:
 
 
 class PolicyReply(NamedTuple):
-    """What the policy said."""
+    """An assistant message of the policy; `truncated` if a token limit cut it off."""
 
     message: dict[str, Any]
     truncated: bool = False
-    """It was cut off by a token limit."""
     usage: Usage = Usage()
+
+    @classmethod
+    def of_text(cls, text: str, truncated: bool = False) -> PolicyReply:
+        return cls({"role": "assistant", "content": text}, truncated)
 
 
 class Episode:
-    """`key` names the episode for random draws; `group` and `sample` as in the rollout record; `tools` are
-    the environment's; `retold` if the policy is shown the tools anew with every reply."""
+    """`key` names the episode for random draws; `group` and `sample` are those of the rollout record; `tools` are the
+    environment's; `tools_resent` says that the policy is shown the tools anew with every reply."""
 
     def __init__(
         self,
@@ -72,29 +75,24 @@ class Episode:
         tools: Tools = NO_TOOLS,
         style: Style = TOOLS,
     ):
-        self.tools, self.style = tools, style
-        self.retold = False
         self.task, self.limits, self.key, self.group, self.sample = task, limits, key, group, sample
+        self.tools, self.style, self.tools_resent = tools, style, False
         self.session: EnvSession | None = None
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.called: list[str] = []
         """Names of the tools that the steps called."""
-        self.turn = 0
-        self.turn_steps = 0
-        self.turn_replies = 0
-        self.replies = 0
+        self.turn = self.turn_steps = self.turn_replies = self.replies = 0
         self.usage = Usage()
         self.tokens: TokenRow | None = None
         self.stop_reason = ""
         self.error: str | None = None
-        self._verdict: Graded | None = None
+        self._verdict = Graded(success=False, score=0.0)
         self._read = 0
         self._running: list[Action] = []
-        self._wordy = False
+        self._without_code = False
         """The last reply held no code."""
-        self._overrun = False
-        self._failed = False
+        self._overrun = self._failed = False
 
     @property
     def done(self) -> bool:
@@ -147,11 +145,8 @@ class Episode:
         if reply.truncated:
             self.stop("max_tokens")
             return []
-        parsed = (
-            self._parse_code(reply)
-            if self.acts_in_code
-            else parse_message(reply.message, self.tools)
-        )
+        code = self.acts_in_code
+        parsed = self._code(reply) if code else parse_message(reply.message, self.tools)
         if parsed.issues:
             self._misread(parsed)
             return []
@@ -163,9 +158,8 @@ class Episode:
     def observe(self, results: list[ActionResult]) -> None:
         """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
         reply = self.messages[-1]
-        self.messages += self.style.results(
-            reply, self._running, [result.observation for result in results]
-        )
+        seen = [result.observation for result in results]
+        self.messages += self.style.results(reply, self._running, seen)
         for action, result in zip(self._running, results, strict=False):
             self._add(action, result)
             if result.fatal:
@@ -186,9 +180,8 @@ class Episode:
         self, *, policy: str, iteration: int, step: int, seed: int, keep_tokens: bool = False
     ) -> Rollout:
         """The finished episode."""
-        verdict = (
-            self._verdict if self._verdict and self.gradable else Graded(success=False, score=0.0)
-        )
+        verdict = self._verdict if self.gradable else Graded(success=False, score=0.0)
+        reasons = {"reason": verdict.reason, "details": verdict.details}
         failed = self._failed
         task, row = self.task, self.tokens if keep_tokens else None
         return Rollout(
@@ -208,7 +201,7 @@ class Episode:
             progress=verdict.progress,
             stop_reason=self.stop_reason,
             error=self.error,
-            verdict=_said(verdict),
+            verdict={name: why for name, why in reasons.items() if why} or msgspec.UNSET,
             tools=self.called,
             usage=self.usage,
             messages=self.messages,
@@ -219,18 +212,14 @@ class Episode:
             logprobs=row.logprobs if row else None,
         )
 
-    def _parse_code(self, reply: PolicyReply) -> ParsedReply:
+    def _code(self, reply: PolicyReply) -> ParsedReply:
         """The code of a reply as its one action; an issue for the first reply without any."""
         text = reply.message.get("content") or ""
-        found, wordy = read(text), self._wordy
-        self._wordy = found == Read(None)
-        if self._wordy and not wordy:
-            found = Read(None, Issue("no_code", NO_CODE))
-        return ParsedReply(
-            [found.code] if found.code is not None else [],
-            text,
-            [found.issue] if found.issue else [],
-        )
+        code, issue = read(text)
+        again, self._without_code = self._without_code, code is None and issue is None
+        if self._without_code and not again:
+            issue = Issue("no_code", NO_CODE)
+        return ParsedReply([] if code is None else [code], text, [issue] if issue else [])
 
     def _called(self, action: Action, result: ActionResult) -> list[str]:
         """Names of the tools that an action called: of code those that the environment says, else those that its text calls;
@@ -260,42 +249,33 @@ class Episode:
         if self._room() == 0:
             self.stop("max_steps")
             return
-        reply, issue = self.messages[-1], parsed.issues[0]
-        form = self.style.form(reply, told=self.retold)
-        hint = " ".join(dict.fromkeys(i.told(form).hint for i in parsed.issues))
-        code = self.acts_in_code
-        self.messages += [user_message(hint)] if code else hint_messages(reply, hint, self.style)
-        self._add(parsed.text, ActionResult(observation=hint, error=issue.kind))
+        reply = self.messages[-1]
+        form = self.style.form(reply, self.tools_resent)
+        hint = " ".join(dict.fromkeys(issue.with_form(form).hint for issue in parsed.issues))
+        self.messages += self.style.hints(reply, hint)
+        self._add(parsed.text, ActionResult(observation=hint, error=parsed.issues[0].kind))
 
     def _hand_back(self) -> None:
+        if self.turn == len(self.task.query) - 1:
+            self.stop("done")
+            return
         self.turn += 1
         self.turn_steps = self.turn_replies = 0
-        if self.turn == len(self.task.query):
-            self.turn -= 1
-            self.stop("done")
-        else:
-            names = self.session.opened.later.get(str(self.turn), [])
-            added = [self.tools[name] for name in names if name in self.tools]
-            self.messages.append(
-                self.style.next(self.task.query[self.turn], added, told=self.retold)
-            )
+        names = self.session.opened.later.get(str(self.turn), [])
+        added = [self.tools[name] for name in names if name in self.tools]
+        query = self.task.query[self.turn]
+        self.messages.append(self.style.next(query, added, resent=self.tools_resent))
 
     def _add(self, action: Action, result: ActionResult) -> None:
         self.called += self._called(action, result)
-        self.steps.append(
-            Step(
-                turn=self.turn,
-                action=action,
-                observation=result.observation,
-                error=result.error,
-                effects=result.effects,
-                state=result.state,
-                message=self._read - 1,
-            )
+        step = Step(
+            turn=self.turn,
+            action=action,
+            observation=result.observation,
+            error=result.error,
+            effects=result.effects,
+            state=result.state,
+            message=self._read - 1,
         )
+        self.steps.append(step)
         self.turn_steps += 1
-
-
-def _said(verdict: Graded) -> dict[str, Any] | msgspec.UnsetType:
-    said = {"reason": verdict.reason, "details": verdict.details}
-    return {name: value for name, value in said.items() if value} or msgspec.UNSET

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coevolve.agents.code.prompts import told_by
+from coevolve.agents.code.prompts import episode_style
 from coevolve.agents.drivers import LocalPolicy, Policy, ProgramPolicy, ServerPolicy, chunks
 from coevolve.agents.episode import Episode, refusal
 from coevolve.agents.policies import PROGRAMS
@@ -100,7 +100,7 @@ def rollouts(
     limits = pool.description.limits
     if max_steps is not None:
         limits = msgspec.structs.replace(limits, max_steps=max_steps)
-    told = told_by(pool, policy.style)
+    told = episode_style(pool, policy.style)
     episodes = _episodes(
         tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", told
     )

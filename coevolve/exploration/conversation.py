@@ -102,7 +102,7 @@ class Conversation:
         self.messages.append(message)
         if parsed.issues:
             self.hints += 1
-            self._answer(parsed.issues[0].told(NATIVE).hint)
+            self._answer(parsed.issues[0].with_form(NATIVE).hint)
             return None
         return parsed.calls[0] if parsed.calls else None
 

@@ -12,8 +12,8 @@ import pytest
 from coevolve import jsonl
 from coevolve.agents.actions.replies import parse
 from coevolve.agents.code.calls import api_calls
-from coevolve.agents.code.prompts import CODE, told_by
-from coevolve.agents.code.replies import NO_CODE, Read, read, to_text
+from coevolve.agents.code.prompts import CODE, episode_style
+from coevolve.agents.code.replies import NO_CODE, CodeReply, read, to_text
 from coevolve.agents.drivers import ProgramPolicy
 from coevolve.agents.prompts.styles import style
 from coevolve.agents.rollout import make_policy, rollouts
@@ -54,7 +54,7 @@ PAD = f"{sys.executable} {Path(__file__).parents[1] / 'code_pad.py'}"
 )
 def test_one_block_is_the_action(reply, code):
     """Fences, tags, or a whole reply that is a program; indentation and inner fences kept."""
-    assert read(reply) == Read(code)
+    assert read(reply) == CodeReply(code)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_cannot_be_run_is_told(reply, kind):
 )
 def test_prose_is_no_code(reply):
     """Text that happens to parse, or not, is no action (an assignment is one)."""
-    assert read(reply) == (Read(None) if "=" not in reply else Read(reply))
+    assert read(reply) == (CodeReply(None) if "=" not in reply else CodeReply(reply))
 
 
 @pytest.mark.parametrize("code", ["x = 1", "s = '''\n```\n'''", "a()\n\n````\n", "  indented()"])
@@ -309,8 +309,8 @@ def test_the_prompt_says_how_to_act_and_hands_over_no_tools():
 def test_a_prompt_for_tools_is_refused():
     """An environment of code has its own prompt."""
     with Pool(PAD) as pool:
-        assert told_by(pool, make_policy("nothing").style) is CODE
+        assert episode_style(pool, make_policy("nothing").style) is CODE
         policy = make_policy("nothing")
         policy.style = style("prompting")
         with pytest.raises(UsageError, match="takes code"):
-            told_by(pool, policy.style)
+            episode_style(pool, policy.style)

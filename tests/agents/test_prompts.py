@@ -176,7 +176,7 @@ FORMS = {
 NATIVE_REPLY = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{"}}]}  # fmt: skip
 
 
-def hint(name: str, message: dict, *, retold: bool = False) -> str:
+def hint(name: str, message: dict, *, tools_resent: bool = False) -> str:
     """What answers a reply that cannot be read, under a style."""
     episode = Episode(
         Task(id="t", env="e", query=["first"], start=Start()),
@@ -184,7 +184,7 @@ def hint(name: str, message: dict, *, retold: bool = False) -> str:
         tools=TOOLS,
         style=style(name),
     )
-    episode.retold = retold
+    episode.tools_resent = tools_resent
     episode.open(SimpleNamespace(opened=Opened(tools=list(TOOLS))))
     episode.reply(PolicyReply(message))
     assert not episode.done and episode.steps[0].observation == episode.messages[-1]["content"]
@@ -206,7 +206,7 @@ def test_a_hint_tells_the_form_of_its_style(name, text):
 def test_a_hint_to_calls_of_an_api():
     """Where the tools go by an API, or a reply used one, the hint asks for its calls."""
     assert "Make a tool call: " in hint(
-        "tools", {"role": "assistant", "content": "look"}, retold=True
+        "tools", {"role": "assistant", "content": "look"}, tools_resent=True
     )
     for name in ("tools", "openai"):
         mixed = {**NATIVE_REPLY, "content": "[take()]", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]}  # fmt: skip
@@ -220,14 +220,14 @@ def test_tools_of_a_later_turn(name):
     """A tool that a turn adds is offered from it on; who is not shown the tools anew finds it in the user's message."""
     task = Task(id="t", env="e", query=["first", "second"], start=Start())
     messages = {}
-    for retold in (False, True):
+    for tools_resent in (False, True):
         episode = Episode(task, EpisodeLimits(), tools=TOOLS, style=style(name))
-        episode.retold = retold
+        episode.tools_resent = tools_resent
         episode.open(SimpleNamespace(opened=Opened(tools=["look"], later={"1": ["take"]})))
         assert episode.offered() == ["look"] and "does take" not in str(episode.messages)
         episode.reply(PolicyReply({"role": "assistant", "content": "done"}))
         assert episode.offered() == ["look", "take"]
-        messages[retold] = episode.messages[-1]["content"]
-        assert messages[retold].endswith("second")
+        messages[tools_resent] = episode.messages[-1]["content"]
+        assert messages[tools_resent].endswith("second")
     assert "does take" in messages[False] and "does look" not in messages[False]
     assert ("does take" in messages[True]) == (name in ("prompting", "qwen-fc"))

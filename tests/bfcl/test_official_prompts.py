@@ -75,7 +75,7 @@ def shown(task: Task, pool: Pool, style: str, replies: list[dict]) -> list:
     """What the policy is shown before each reply."""
     told = STYLES[style]
     episode = Episode(task, pool.description.limits, tools=pool.tools, style=told)
-    episode.retold = told.render is None
+    episode.tools_resent = told.render is None
     open_all([episode], pool)
     seen = []
     for message in replies:

@@ -19,7 +19,7 @@ MAX_CALLS = 32
 MAX_DEPTH = 32
 """Levels of lists and objects in a call's arguments."""
 FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
-"""How a call is written, in hints; `Issue.told` says it as the policy's prompt does."""
+"""How a call is written, in hints; an episode puts the form of the policy's prompt in its place."""
 FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 """A fenced block, with its content; one that is never closed reaches to the end."""
 _WORDS = {"true": True, "false": False, "null": None}
@@ -47,7 +47,7 @@ class Issue(NamedTuple):
     """`bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, `only_reasoning`."""
     hint: str
 
-    def told(self, form: str) -> Issue:
+    def with_form(self, form: str) -> Issue:
         """The same with another sentence on how a call is written."""
         return Issue(self.kind, self.hint.replace(FORM, form))
 

@@ -45,19 +45,17 @@ def dotted(node: ast.expr, most: int) -> tuple[str, ...] | None:
     """The names of ``a.b["c"]``; None for anything else and for more than `most` names."""
     names: list[str] = []
     while len(names) < most:
-        if isinstance(node, ast.Name):
-            return (node.id, *reversed(names))
-        if isinstance(node, ast.Attribute):
-            names.append(node.attr)
-        elif (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.slice, ast.Constant)
-            and isinstance(node.slice.value, str)
-        ):
-            names.append(node.slice.value)
-        else:
-            return None
-        node = node.value
+        match node:
+            case ast.Name(id=name):
+                return (name, *reversed(names))
+            case ast.Attribute(attr=name, value=inner):
+                pass
+            case ast.Subscript(slice=ast.Constant(value=str(name)), value=inner):
+                pass
+            case _:
+                return None
+        names.append(name)
+        node = inner
     return None
 
 

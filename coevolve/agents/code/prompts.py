@@ -40,12 +40,15 @@ class Code(Style):
     ) -> list[Message]:
         return [user_message("\n\n".join(f"Output:\n{text}" for text in observations))]
 
+    def hints(self, reply: Message, hint: str) -> list[Message]:
+        return [user_message(hint)]
+
 
 CODE = Code()
 
 
-def told_by(pool: Pool, style: Style) -> Style:
-    """How the environment's episodes are told, where `style` is asked for. Raises UsageError where it does not fit code."""
+def episode_style(pool: Pool, style: Style) -> Style:
+    """The style of the environment's prompts, where `style` is asked for. Raises UsageError where it does not fit code."""
     if pool.description.actions != "code":
         return style
     if style is not TOOLS:

@@ -49,9 +49,10 @@ class Style:
         """The conversation up to the first user turn, after what the environment shows at the start."""
         return [user_message(f"{observation}\n\n{query}" if observation else query)]
 
-    def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
-        """A user turn after the first. `added` tools are offered from it on; `told` if the policy gets the schemas anew."""
-        return user_message(query if told or not added else f"{self._added(added)}\n{query}")
+    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
+        """A user turn after the first. `added` tools are offered from it on; `resent` if the policy gets the schemas anew."""
+        tell = added and not resent
+        return user_message(f"{self._added(added)}\n{query}" if tell else query)
 
     def results(
         self, reply: Message, calls: Sequence[Call], observations: list[str]
@@ -59,9 +60,13 @@ class Style:
         """The answer to a reply that made the calls."""
         return result_messages(reply, observations)
 
-    def form(self, reply: Message, told: bool) -> str:
-        """How a call is written, in a hint that answers the reply; `told` as in `next`: the tools go by an API."""
-        return NATIVE if told or reply.get("tool_calls") else FORM
+    def hints(self, reply: Message, hint: str) -> list[Message]:
+        """The answer to a reply that could not be read: every call of an OpenAI message needs one of its own."""
+        return result_messages(reply, [hint] * max(1, len(reply.get("tool_calls") or [])))
+
+    def form(self, reply: Message, resent: bool) -> str:
+        """How a call is written, in a hint that answers the reply; `resent` as in `next`: the tools go by an API."""
+        return NATIVE if resent or reply.get("tool_calls") else FORM
 
     def _added(self, tools: Sequence[Tool]) -> str:
         return repr(self.schemas(tools))
@@ -70,7 +75,7 @@ class Style:
 class OpenAI(Style):
     name = "openai"
 
-    def form(self, reply: Message, told: bool) -> str:
+    def form(self, reply: Message, resent: bool) -> str:
         return NATIVE
 
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
@@ -87,15 +92,18 @@ class Prompting(Style):
         system = {"role": "system", "content": official.system_prompt(tools)}
         return [system, *super().first(query, observation, tools)]
 
-    def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
-        return super().next(query, added, told=False)
+    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
+        return super().next(query, added, resent=False)
 
     def results(
         self, reply: Message, calls: Sequence[Call], observations: list[str]
     ) -> list[Message]:
         return [user_message(official.results_text(calls, observations))]
 
-    def form(self, reply: Message, told: bool) -> str:
+    def hints(self, reply: Message, hint: str) -> list[Message]:
+        return super().hints(reply, hint) if reply.get("tool_calls") else [user_message(hint)]
+
+    def form(self, reply: Message, resent: bool) -> str:
         return official.PYTHON_FORM
 
     def _added(self, tools: Sequence[Tool]) -> str:
@@ -109,10 +117,10 @@ class QwenFC(Style):
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
         return official.documents(tools)
 
-    def next(self, query: str, added: Sequence[Tool], *, told: bool) -> Message:
-        return super().next(query, added, told=False)
+    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
+        return super().next(query, added, resent=False)
 
-    def form(self, reply: Message, told: bool) -> str:
+    def form(self, reply: Message, resent: bool) -> str:
         return official.QWEN_FORM
 
     def _added(self, tools: Sequence[Tool]) -> str:
@@ -143,13 +151,6 @@ def result_messages(reply: Message, observations: list[str]) -> list[Message]:
         {"role": "tool", "tool_call_id": id_, "content": text}
         for id_, text in zip(ids, observations, strict=False)
     ]
-
-
-def hint_messages(reply: Message, hint: str, style: Style = TOOLS) -> list[Message]:
-    """Answers a reply that could not be read: every call of an OpenAI message needs an answer of its own."""
-    if style.name == Prompting.name and not reply.get("tool_calls"):
-        return [user_message(hint)]
-    return result_messages(reply, [hint] * max(1, len(reply.get("tool_calls") or [])))
 
 
 def function_schema(tool: Tool) -> dict[str, Any]:

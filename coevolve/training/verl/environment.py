@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from coevolve import jsonl
-from coevolve.agents.code.prompts import told_by
+from coevolve.agents.code.prompts import episode_style
 from coevolve.agents.drivers import Schemas
 from coevolve.agents.episode import Episode
 from coevolve.agents.prompts.styles import Style
@@ -76,7 +76,7 @@ class Environment:
         pool = Pool(
             self._job.env, workers=self._job.workers, call_timeout=self._job.limits.call_timeout
         ).__enter__()
-        self.style = told_by(pool, self._style)
+        self.style = episode_style(pool, self._style)
         self.schemas = Schemas(pool, self.style)
         return pool
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve import jsonl
-from coevolve.agents.code.prompts import told_by
+from coevolve.agents.code.prompts import episode_style
 from coevolve.agents.drivers import Schemas, chunks, open_all
 from coevolve.agents.episode import Episode
 from coevolve.agents.prompts.styles import style
@@ -61,7 +61,7 @@ def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -
 
     Raises UsageError for a tokenizer without a chat template.
     """
-    told = told_by(pool, style(prompt))
+    told = episode_style(pool, style(prompt))
     chat, schemas = ChatTemplate(tokenizer, told.render), Schemas(pool, told)
     lengths: list[int | None] = []
     for part in chunks(tasks, SESSIONS):
