@@ -1,8 +1,8 @@
 """The corpus of replies in `agents/replies.jsonl`, and the tools that were offered with them.
 
-A row holds `reply`, `why` (the class it stands for) and what a parser must make of it: `calls` (``[[tool, arguments], …]``),
-`hint` (words of the hint, none of the reply runs) or `text` (the reply hands the turn back). With ``"tools": "none"`` the
-parser knows no tools.
+A row holds `reply`, `why` (the class it stands for) and what a parser must make of it: `calls`
+(``[[tool, arguments], …]``), `hint` (words of the hint, none of the reply runs) or `text` (the
+reply hands the turn back). With ``"tools": "none"`` the parser knows no tools.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Drivers play episodes with a policy. All yield the finished, graded episodes in the order they came.
+"""Drivers play episodes with a policy and yield them finished and graded, in their order.
 
 | driver | policy | how |
 |---|---|---|
-| `ProgramPolicy` | a function | a chunk of episodes advances one reply at a time, in one batched call |
+| `ProgramPolicy` | a function | a chunk of episodes advances one reply at a time, in one batch |
 | `LocalPolicy` | a local model | one forward pass per token for all live episodes of a chunk |
 | `ServerPolicy` | an OpenAI-compatible server | asyncio, a bounded number of episodes in flight |
 
@@ -94,7 +94,7 @@ class LocalPolicy:
     def _respond(
         self, episodes: list[Episode], turns: list[SampledReply], pool: Pool
     ) -> list[list[int] | None]:
-        """Plays out the replies that just ended; returns the tokens that follow each, None where the episode is over."""
+        """Plays out replies; returns the tokens that follow each, None at an episode's end."""
         replies = [PolicyReply.of_text(turn.text, turn.truncated) for turn in turns]
         advance(list(zip(episodes, replies, strict=True)), pool)
         return [self._suffix(e, t) for e, t in zip(episodes, turns, strict=True)]

@@ -1,20 +1,23 @@
 """One agent–environment episode as a state machine that no driver, model or process takes part in.
 
-    first user turn → reply → actions to run → results → reply … → plain text: next user turn … → done
+first user turn → reply → actions to run → results → reply … → plain text: next user turn … → done
 
-A driver shows `unread` to the policy, hands its reply to `reply`, runs the returned actions, hands the results to
-`observe`, and when `done` the verdict to `grade`; `record` is the rollout. A bad episode is data, not a crash:
+A driver shows `unread` to the policy, hands its reply to `reply`, runs the returned actions, hands
+the results to `observe`, and when `done` the verdict to `grade`; `record` is the rollout. A bad
+episode is data, not a crash:
 
 | stop_reason | when | score |
 |---|---|---|
-| done | plain text after the last user turn, or the environment was told that the task is complete | its verdict |
-| max_steps | an action beyond the cap of the episode (verdict), or a reply beyond that of a turn (failure: score 0) | |
+| done | plain text after the last user turn, or the task was said to be complete | its verdict |
+| max_steps | an action beyond the cap of the episode | its verdict |
+| max_steps | a reply beyond the cap of a turn | 0 |
 | max_tokens | a reply was cut off, or nothing more fits the context | the environment's verdict |
 | policy_fault | an action broke a limit or the state | 0 |
-| env_error | the infrastructure failed, the grader included; masked from training, never a failure of the policy | 0 |
+| env_error | the infrastructure or the grader failed; masked from training | 0 |
 
-A reply that cannot be read as calls is a step whose action is the reply's text and whose observation is the hint. Where actions
-are code (`code.prompts.CODE`), so is a reply without code; a second one in a row hands the turn back.
+A reply that cannot be read as calls is a step whose action is the reply's text and whose
+observation is the hint. Where actions are code (`code.prompts.CODE`), so is a reply without code; a
+second one in a row hands the turn back.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 
 REFUSED = "refused: "
-"""How the error of an `env_error` begins where the environment calls the task's start a bad request: the record's fault."""
+"""How the error of an `env_error` begins where the environment refuses the task's start."""
 
 
 def refusal(rollout: Rollout) -> str | None:
@@ -61,8 +64,9 @@ class PolicyReply(NamedTuple):
 
 
 class Episode:
-    """`key` names the episode for random draws; `group` and `sample` are those of the rollout record; `tools` are the
-    environment's; `tools_resent` says that the policy is shown the tools anew with every reply."""
+    """`key` names the episode for random draws; `group` and `sample` are those of the record;
+    `tools` are the environment's; `tools_resent` says that the policy is shown the tools anew
+    with every reply."""
 
     def __init__(
         self,
@@ -118,12 +122,12 @@ class Episode:
         self.messages += self.style.first(self.task.query[0], session.opened.observation, tools)
 
     def offered(self) -> list[str]:
-        """Names of the tools that the session offers in this turn, in the environment's order, later ones last."""
+        """Names of the tools offered in this turn, in the environment's order, later ones last."""
         first, later = self.offers()
         return [*first, *later]
 
     def offers(self) -> tuple[list[str], list[str]]:
-        """Names of the tools that are offered from the beginning, and of those that turns up to this one have added."""
+        """Names of the tools offered from the beginning, and of those that turns have added."""
         opened = self.session.opened
         added = [
             name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])
@@ -134,7 +138,7 @@ class Episode:
         ]
 
     def reply(self, reply: PolicyReply) -> list[Action]:
-        """Takes the policy's reply; returns the actions to run, none when there is nothing to run."""
+        """Takes the policy's reply and returns the actions to run."""
         self.messages.append(reply.message)
         self._read = len(self.messages)
         self.replies += 1
@@ -156,7 +160,7 @@ class Episode:
         return self._begin(parsed.calls)
 
     def observe(self, results: list[ActionResult]) -> None:
-        """Takes the results of the actions that `reply` returned, in order; a fatal one ends the episode."""
+        """Takes the results of the actions in their order; a fatal one ends the episode."""
         reply = self.messages[-1]
         seen = [result.observation for result in results]
         self.messages += self.style.results(reply, self._running, seen)
@@ -222,8 +226,8 @@ class Episode:
         return ParsedReply([] if code is None else [code], text, [issue] if issue else [])
 
     def _called(self, action: Action, result: ActionResult) -> list[str]:
-        """Names of the tools that an action called: of code those that the environment says, else those that its text calls;
-        code that was answered with a hint called none."""
+        """Names of the tools that an action called: those that the environment says, else of code those
+        that its text calls; code that was answered with a hint called none."""
         if isinstance(action, Call):
             return [action.tool]
         if result.tools is not None:
@@ -239,7 +243,7 @@ class Episode:
         return self._running
 
     def _room(self) -> int:
-        """How many actions this reply may still run; a reply beyond those of one turn fails the episode."""
+        """How many actions this reply may run; one beyond those of a turn fails the episode."""
         cap = self.limits.max_steps_per_turn
         self._failed = cap is not None and self.turn_replies >= cap
         self.turn_replies += 1

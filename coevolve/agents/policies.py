@@ -2,13 +2,14 @@
 
 | name | plays |
 |---|---|
-| solution | the task's reference actions, turn by turn, one a reply (more where a turn has more than it may have replies) |
+| solution | the task's reference actions, one a reply, more where replies are few |
 | nothing | hands every turn back at once |
 | hollow | one harmless call of the environment per turn, then hands back: reading without doing |
 | random | random tools with arguments drawn from what a user of the start state knows |
 
-Each is a function of the episode and the pool that writes the next reply's text. Where actions are code, calls are written as
-programs (`Description.code`), and `hollow` says that it has completed the task.
+Each is a function of the episode and the pool that writes the next reply's text. Where actions are
+code, calls are written as programs (`Description.code`), and `hollow` says that it has completed
+the task.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def hollow(episode: Episode, pool: Pool) -> str:
 
 
 def _written(pool: Pool, call: Call, *, completed: bool = False) -> str:
-    """The call as a reply of the environment's kind. Raises UsageError where calls cannot be written as its code."""
+    """The call as a reply of the environment's kind. Raises UsageError where there is none."""
     description = pool.description
     if description.actions != "code":
         return to_text(call)

@@ -2,11 +2,10 @@
 
     policy = make_policy("runs/a/policy", temperature=1.0)
     for rollout in rollouts(tasks, policy, pool, samples=8, seed=1): ...
-    for rollout in resumed(tasks, lambda rest: rollouts(rest, policy, pool, samples=8), journal, policy, 8): ...
 
-The output is in the order of the tasks, then of the samples, whatever the pool's number of workers is. Every random draw
-of an episode is keyed by (seed, step, task, sample), so an episode doesn't depend on the others in its batch, except for
-the last bits of floating-point sums of a local model.
+The output is in the order of the tasks, then of the samples, whatever the pool's number of workers
+is. Every random draw of an episode is keyed by (seed, step, task, sample), so an episode doesn't
+depend on the others in its batch, except for the last bits of floating-point sums of a local model.
 """
 
 from __future__ import annotations
@@ -48,16 +47,18 @@ def make_policy(
     threads: int | None = None,
     prompt: str = "tools",
 ) -> Policy:
-    """`name`: with `models` the server's name of a model; else solution, nothing, hollow, random; else a Hugging Face model.
+    """The policy of a name: a server's model (`models`), a control, or a Hugging Face model.
 
-    `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both. `prompt` names a style
-    of `prompts`. Raises UsageError or Unreachable for what is neither, MissingDependency where torch is needed and missing.
+    `max_tokens` caps an episode and `max_turn_tokens` a reply; a local model has defaults for both.
+    `prompt` names a style of `prompts`. Raises UsageError or Unreachable for what is neither,
+    MissingDependency where torch is needed and missing.
     """
     told = style(prompt)
     if models is not None:
         if told.render:
             raise UsageError(
-                f"the prompt {prompt} is a whole text, and a chat server renders its own: use a local model"
+                f"the prompt {prompt} is a whole text, and a chat server renders its own: "
+                "use a local model"
             )
         return ServerPolicy(name, models, temperature, max_turn_tokens, told)
     if name in PROGRAMS:
@@ -76,7 +77,8 @@ def make_policy(
     except (UsageError, Unreachable) as error:
         if Path(name).is_dir():
             raise
-        known = f"{', '.join(PROGRAMS)}; a Hugging Face directory or id; with --base-url, the server's name of a model"
+        known = f"{', '.join(PROGRAMS)}; a Hugging Face directory or id"
+        known += "; with --base-url, the server's name of a model"
         raise type(error)(f"{error}. A policy is one of {known}") from error
     return LocalPolicy(identity(name), model, temperature, told)
 
@@ -95,7 +97,8 @@ def rollouts(
 ) -> Iterator[Rollout]:
     """Plays every task `samples` times. `max_steps` replaces the environment's cap of an episode.
 
-    A task that occurs again makes a group of its own. Raises UsageError for a task of another environment.
+    A task that occurs again makes a group of its own. Raises UsageError for a task of another
+    environment.
     """
     limits = pool.description.limits
     if max_steps is not None:
@@ -119,9 +122,9 @@ def resumed(
 ) -> Iterator[Rollout]:
     """The rollouts of different tasks; those that the journal holds are not played again.
 
-    Tasks are kept and played again in units that fill whole batches of the policy, so that a batch is made of the same
-    rows after an interruption as without one. A unit with an `env_error` isn't kept: it deserves another try, unless it is the
-    task that the environment refuses.
+    Tasks are kept and played again in units that fill whole batches of the policy, so that a batch
+    is made of the same rows after an interruption as without one. A unit with an `env_error` isn't
+    kept: it deserves another try, unless it is the task that the environment refuses.
     """
     units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
     keys = [content_id([task.id for task in unit]) for unit in units]

@@ -103,8 +103,8 @@ def test_the_last_allowed_action_may_be_followed_by_the_end():
 
 
 def test_turn_cap_fails_the_episode():
-    """More acting replies in one user turn than the environment allows are a failure whatever the state says; how many calls
-    a reply makes does not matter, and turns count anew."""
+    """More acting replies in one user turn than the environment allows are a failure whatever the state
+    says; how many calls a reply makes does not matter, and turns count anew."""
     episode = opened(EpisodeLimits(max_steps=30, max_steps_per_turn=2))
     run(episode, act(LOOK, LOOK))
     run(episode, act(LOOK, LOOK, LOOK))

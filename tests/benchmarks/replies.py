@@ -2,8 +2,8 @@
 
     python tests/benchmarks/replies.py [CHECKOUT]
 
-Per class: the replies, those of which the calls run, that get a hint, and that hand the turn back, and the replies in which the
-two parsers differ.
+Per class: the replies, those of which the calls run, that get a hint, and that hand the turn back,
+and the replies in which the two parsers differ.
 """
 
 from __future__ import annotations

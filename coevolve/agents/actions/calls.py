@@ -1,10 +1,11 @@
 """One call from what stands for it: a JSON object, or a call expression with literal arguments.
 
-Name and arguments are found under the keys that models use for them (`NAMES`, `ARGUMENTS`), beside the name, or under the name
-as in ``{"ls": {}}``. Positional arguments are bound by the tool's documented parameters, in their order; one object alone is
-all of them, unless the first parameter is an object itself. Around a call, an assignment, ``print`` and ``await`` say nothing.
-One known prefix of a name (``functions.``, the tool's app) is dropped. Whether a tool exists and takes these arguments is the
-environment's to say: it answers with near matches. Raises `Unreadable`.
+Name and arguments are found under the keys that models use for them (`NAMES`, `ARGUMENTS`), beside
+the name, or under the name as in ``{"ls": {}}``. Positional arguments are bound by the tool's
+documented parameters, in their order; one object alone is all of them, unless the first parameter
+is an object itself. Around a call, an assignment, ``print`` and ``await`` say nothing. One known
+prefix of a name (``functions.``, the tool's app) is dropped. Whether a tool exists and takes these
+arguments is the environment's to say: it answers with near matches. Raises `Unreadable`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _ABOUT = {"id", "type", "index", "call_id", "tool_call_id", *NAMES}
 
 
 def items(value: Any, tools: Tools) -> list[Any]:
-    """The calls in a JSON value: a list's, those of an object of calls by name, or the value itself."""
+    """The calls in a JSON value: a list, an object of calls by name, or the value itself."""
     if isinstance(value, list):
         return [call for item in value for call in (_by_name(item, tools) or [item])]
     lists = _under(value, _LISTS, list)
@@ -106,7 +107,7 @@ def from_json(item: Any, tools: Tools) -> Call:
 
 
 def _arguments(item: dict[str, Any], name: str, tools: Tools) -> Any:
-    """What stands under a key for arguments; without one, what stands beside the name, if it is the tool's."""
+    """The value under a key for arguments, else the parameters that stand beside the name."""
     own = parameters(name, tools).keys()
     for key in ARGUMENTS:
         if key in item and (key in ARGUMENTS[:2] or key not in own):
@@ -131,7 +132,7 @@ def meant(name: str, tools: Tools) -> bool:
 
 
 def attempted(name: str, text: str, tools: Tools) -> bool:
-    """Whether ``name(…)`` is a call and no remark in parentheses: it can be read, or it names one of the tool's parameters."""
+    """Whether ``name(…)`` can be read as a call, or names a parameter of the tool."""
     try:
         return bool(from_python(text, tools))
     except Unreadable:
@@ -145,7 +146,7 @@ def parameters(tool: str, tools: Tools) -> dict[str, Any]:
 
 
 def typed(tool: str, parameter: str, text: str, tools: Tools) -> Any:
-    """An argument that is text between marks: itself where the parameter is text, else the value that it spells, if any."""
+    """The argument that a text between marks spells; the text itself where the parameter is one."""
     text = text.removeprefix("\n").removesuffix("\n")
     kind = parameters(tool, tools).get(parameter, {}).get("type")
     if kind == "string" or (isinstance(kind, list) and "string" in kind):
@@ -168,7 +169,7 @@ def _whole(text: str, name: str) -> Any:
 
 
 def from_python(source: str, tools: Tools) -> list[Call]:
-    """The calls of Python text that holds nothing else: single ones, lists of them, several lines."""
+    """The calls of Python text that holds nothing else: single ones, lists, several lines."""
     body = tree(repaired(source.strip())).body
     found = (item for statement in body for item in _expressions(statement, tools))
     return [_call(item, tools) for item in islice(found, MAX_CALLS + 1)]  # more are refused anyway
@@ -242,7 +243,7 @@ def _parameter(tool: str, position: int, tools: Tools) -> str:
 
 
 def tool_name(name: str, tools: Tools) -> str:
-    """The name without a known prefix. Raises Unreadable where an unknown one stands before a tool's name."""
+    """The name without a known prefix. Raises Unreadable for an unknown one."""
     name = re.sub(rf"^(?:{'|'.join(PREFIXES)})\.", "", name)
     plain = name.replace("\\_", "_")
     name = plain if plain in tools else name

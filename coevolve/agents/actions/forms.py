@@ -1,19 +1,19 @@
-"""Calls in the marks of model families: the parts of a reply that a mark opens, each with what reads it.
+"""Calls in the marks of model families: the parts of a reply that a mark opens, with their readers.
 
 | mark | written by | inside |
 |---|---|---|
-| ``<tool_call>``, ``<TOOLCALL>``, ``<tools>``, ``<function_calls>``, ``<|tool_call|>``, … | Qwen, Hermes, Granite, Phi, Cohere, GLM | JSON, Python calls, ``<arg_key>`` pairs, or another mark |
-| ``<function=f>…</function>`` | Llama 3, Qwen3-Coder | ``<parameter=a>1</parameter>`` or a JSON object |
-| ``<invoke name="f">…</invoke>`` | Claude, MiniMax, DeepSeek V3.2 | ``<parameter name="a">1</parameter>`` |
-| ``<|tool_call_begin|>``, ``<｜tool▁call▁begin｜>`` | Kimi, DeepSeek | name, separator, JSON object, fenced or not |
+| ``<tool_call>``, ``<tools>``, … | Qwen, Hermes, Cohere, GLM | JSON, Python, ``<arg_key>`` pairs |
+| ``<function=f>`` | Llama 3, Qwen3-Coder | ``<parameter=a>1</parameter>`` or a JSON object |
+| ``<invoke name="f">`` | Claude, MiniMax, DeepSeek V3.2 | ``<parameter name="a">1</parameter>`` |
+| ``<|tool_call_begin|>`` | Kimi, DeepSeek | name, separator, JSON object, fenced or not |
 | ``<|python_tag|>`` | Llama 3 | JSON or Python calls |
 | ``[TOOL_CALLS]`` | Mistral | a JSON list, or ``f[ARGS]{…}`` |
 | ``to=functions.f … <|message|>`` | gpt-oss | a JSON object |
-| ``Action: f``, ``Action Input: {…}`` (lines) | ReAct prompts | a JSON object, ``a=1``, or the only parameter's value |
+| ``Action: f``, ``Action Input: …`` | ReAct | a JSON object, ``a=1``, or an only value |
 
-Source: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the next opening one, or
-with the reply. One right after a backtick or a quotation mark is quoted and no mark. A reply that holds a mark tries to
-call: what cannot be read inside raises `Unreadable`.
+Source: the chat templates and tool parsers of these models. A mark ends at its closing mark, at the
+next opening one, or with the reply. One right after a backtick or a quotation mark is quoted and no
+mark. A reply that holds a mark tries to call: what cannot be read inside raises `Unreadable`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class CallSource(NamedTuple):
     text: str
     read: Callable[[str, Tools], list[Call]]
     form: str
-    """How it is written: `message`, `mark`, `action`, `json` or `python`; one reply keeps to one form."""
+    """`message`, `mark`, `action`, `json` or `python`; one reply keeps to one form."""
 
 
 def calls_of(text: str, tools: Tools) -> list[Call]:
-    """All calls of a text: Python, or a run of JSON values; what follows the last value is prose. Raises Unreadable."""
+    """The calls of a text: Python, or JSON values and prose after them. Raises Unreadable."""
     if CALL.match(text.strip()):
         return from_python(text, tools)
     calls: list[Call] = []
@@ -65,7 +65,7 @@ def calls_of(text: str, tools: Tools) -> list[Call]:
 
 
 def values_end(text: str) -> int:
-    """Where the JSON values end that a text begins with, and its prose begins; its end if they cannot be read."""
+    """Where the JSON values end that a text begins with; the text's end if they cannot be read."""
     end, at = 0, skip(text, 0)
     try:
         while _begins_json(text, at):
@@ -127,7 +127,7 @@ def _harmony(mark: re.Match[str], text: str, tools: Tools) -> list[Call]:
 
 
 def named(name: str, arguments: str, tools: Tools) -> Call:
-    """A call of a name and the text of its arguments, a JSON object that may stand in a fence. Raises Unreadable."""
+    """The call of a name and of a JSON object, fenced or not, as text. Raises Unreadable."""
     fenced = FENCE.match(arguments.strip())
     return from_json({"name": name, "arguments": fenced[1] if fenced else arguments}, tools)
 
@@ -182,8 +182,8 @@ _CLOSES = {name: re.compile(closes) for name, (_, closes, _) in _FAMILIES.items(
 def marked(body: str, beside: bool = False) -> tuple[list[CallSource], str]:
     """What stands in marks, in order, and the reply with blanks in place of it.
 
-    A mark with nothing in it counts only where there is no other, and no call elsewhere (`beside`). What follows JSON in a
-    mark stays in the reply.
+    A mark with nothing in it counts only where there is no other, and no call elsewhere (`beside`).
+    What follows JSON in a mark stays in the reply.
     """
     full, empty, spans = [], [], []
     marks = list(_MARKS.finditer(body))
@@ -221,9 +221,10 @@ _NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|null|no\b|finish|final|done|stop
 
 
 def actions(body: str, tools: Tools, beside: bool = False) -> tuple[list[CallSource], str]:
-    """ReAct's pairs of lines, up to what the reply invents as an observation, and the reply before them.
+    """ReAct's pairs of lines, up to an invented observation, and the reply before them.
 
-    An action of no tool's name is prose; where there are calls elsewhere (`beside`), so is one without an input.
+    An action of no tool's name is prose; where there are calls elsewhere (`beside`), so is one
+    without an input.
     """
     marks = list(_FIELD.finditer(body))
     ends = [*(mark.start() for mark in marks[1:]), len(body)]
@@ -252,7 +253,7 @@ def _action(text: str, given: str | None, tools: Tools, beside: bool) -> list[Ca
 
 
 def _with_input(name: str, given: str, tools: Tools) -> list[Call]:
-    """The call of an input that is an object, or the value of the only parameter that the tool has."""
+    """The call whose input is an object, or the value of the tool's only parameter."""
     fenced = FENCE.match(given)
     given = (fenced[1] if fenced else given).strip("`* \n")
     only = list(parameters(tool_name(name, tools), tools))

@@ -1,8 +1,9 @@
 """Whether a reply means the calls in its prose, and whether one without a call tries to make one.
 
-A call in the marks of a model's own format, or alone in its reply, is made. One in prose is made only where the sentence
-before it announces it (``I'll look:``) or does nothing but introduce it (``Here is the function call:``). Any other
-sentence may be a report, an offer, a refusal or a quotation, so the policy is asked back by a hint.
+A call in the marks of a model's own format, or alone in its reply, is made. One in prose is made
+only where the sentence before it announces it (``I'll look:``) or does nothing but introduce it
+(``Here is the function call:``). Any other sentence may be a report, an offer, a refusal or a
+quotation, so the policy is asked back by a hint.
 
 A reply without a call that was read gets a hint where it names an offered tool as a call does:
 
@@ -13,8 +14,8 @@ A reply without a call that was read gets a hint where it names an offered tool 
 | quoted in brackets | ``getattr(fs, 'ls')()``, ``call_tool("cd", …)`` |
 | in a sentence that announces a call | ``Let me check the files with ls.`` |
 
-A reply that ends with a question asks the user: it hands the turn back. The words are English: a sentence in another
-language announces nothing, so its call is asked back.
+A reply that ends with a question asks the user: it hands the turn back. The words are English: a
+sentence in another language announces nothing, so its call is asked back.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ _QUALIFIES = re.compile(
 )
 _NEGATES = re.compile(r"\b(?:not|never|cannot)\b|n['’]t\b", re.I)
 _INTRODUCES = frozenset(
-    "a action and answer await call code command const finally first following function here i is it"
-    " json let my next now ok python response s so step sure that the then this to tool var would be".split()
+    "a action and answer await be call code command const finally first following function here i"
+    " is it json let my next now ok python response s so step sure that the then this to tool var"
+    " would".split()
 )
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n")
 _ENDING = re.compile(r"\W+\Z")

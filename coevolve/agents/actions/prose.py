@@ -1,7 +1,8 @@
 """Calls without marks: objects, fenced blocks and lines in a reply's prose.
 
-A name alone is no call. What counts is a call of an offered tool (or of nearly its name) that stands for itself: an object
-with a name and arguments, a block, a line. Whether the reply means it is for `intent` to say.
+A name alone is no call. What counts is a call of an offered tool (or of nearly its name) that
+stands for itself: an object with a name and arguments, a block, a line. Whether the reply means it
+is for `intent` to say.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class WrittenCall(NamedTuple):
 
 
 def written(body: str, tools: Tools, beside: bool = False) -> list[WrittenCall]:
-    """The calls of a reply in JSON or Python, in order. `beside`: it makes calls in another form, or in a field, too."""
+    """The calls of a reply in JSON or Python, in order; `beside`: it makes others elsewhere."""
     found, at = [], 0
     if not beside and BARE.match(body) and means_call(body, tools):
         at = values_end(body)
@@ -92,8 +93,10 @@ def _not_a_program(text: str, tools: Tools) -> list[Call]:
 
 
 def means_call(text: str, tools: Tools, alone: bool = True) -> bool:
-    """Whether JSON is meant as calls: its objects have a tool's name; alone, any key of a call will do, or a beginning that
-    cannot be read."""
+    """Whether objects in JSON have a tool's name.
+
+    Alone, any key of a call will do, or a beginning that cannot be read.
+    """
     if _SCHEMA.search(text):
         return False
     try:
@@ -129,7 +132,8 @@ def _block(inner: str, tools: Tools, alone: bool) -> CallSource | None:
 def _outside(body: str, tools: Tools) -> list[WrittenCall]:
     """Objects, call lists that begin or end a line, and lines that are calls of known tools.
 
-    What follows a call that is never closed is taken as its part, and so is what follows `MAX_PLACES` places.
+    What follows a call that is never closed is taken as its part, and so is what follows
+    `MAX_PLACES` places.
     """
     found: list[WrittenCall] = []
     at = 0
@@ -172,7 +176,7 @@ def _python(body: str, start: int, end: int) -> WrittenCall:
 
 
 def _spans(body: str, start: int, after: int, listed: bool) -> list[tuple[int, int]]:
-    """Where a call or a list of calls stands, and what is called right after a list on its line; none if it is never closed."""
+    """Where a call stands, or a list and the calls after it; none if it is never closed."""
     spans: list[tuple[int, int]] = []
     at = start if listed else after - 1
     while len(spans) < MAX_PLACES and (end := end_of(body, at)):

@@ -1,19 +1,21 @@
-"""A policy's reply, read as tool calls: text or an OpenAI message → calls, plain text, or issues with a hint.
+"""A policy's reply: text or an OpenAI message → tool calls, plain text, or issues with a hint.
 
 | form | example |
 |---|---|
 | bare JSON: one, several in a row, a list | ``{"name": "ls", "arguments": {"a": true}}`` |
-| the marks of model families (`forms`) | ``<tool_call>{"name": "ls"}</tool_call>``, ``Action: ls``, … |
+| marks of model families (`forms`) | ``<tool_call>{"name": "ls"}</tool_call>``, ``Action: ls`` |
 | an OpenAI message | its `tool_calls`, or its `function_call` |
 | Python call lists, the form of BFCL's prompting models | ``[cd('document'), ls(a=True)]`` |
 | JSON or Python in a code fence, after prose, or before it (`prose`) | |
 
-Reasoning (`reasoning`) and end-of-turn tokens are no content: a call inside reasoning is no call, and a reply that is
-nothing but reasoning is an issue. Text is never evaluated and nothing here raises.
+Reasoning (`reasoning`) and end-of-turn tokens are no content: a call inside reasoning is no call,
+and a reply that is nothing but reasoning is an issue. Text is never evaluated and nothing here
+raises.
 
-None of a reply's calls runs where one cannot be read, where different calls stand in two forms, or where the reply does not
-plainly mean those in its prose (`intent`): the policy gets a hint, which costs it a step. So does a reply that tries a call
-in a form that is not read. Any other reply without a call hands the turn back.
+None of a reply's calls runs where one cannot be read, where different calls stand in two forms, or
+where the reply does not plainly mean those in its prose (`intent`): the policy gets a hint, which
+costs it a step. So does a reply that tries a call in a form that is not read. Any other reply
+without a call hands the turn back.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class ParsedReply(NamedTuple):
 
 
 def parse(text: str, tools: Tools = NO_TOOLS) -> ParsedReply:
-    """Reads a reply's text. `tools` are those of the environment: without them no positional argument is bound."""
+    """Reads a reply's text. Without the environment's `tools` no positional argument is bound."""
     if len(text) > MAX_CHARACTERS:
         return ParsedReply([], text, [_TOO_LONG])
     whole = text.strip()
@@ -81,7 +83,7 @@ def parse(text: str, tools: Tools = NO_TOOLS) -> ParsedReply:
 
 
 def parse_message(message: dict[str, Any], tools: Tools = NO_TOOLS) -> ParsedReply:
-    """Reads an assistant message: its `tool_calls` or `function_call` when it has any, its text otherwise."""
+    """Reads an assistant message: its `tool_calls` or `function_call`, else its text."""
     content = message.get("content") or ""
     content = content if isinstance(content, str) else str(content)
     found = message.get("tool_calls") or message.get("function_call")
@@ -118,7 +120,7 @@ def to_message(calls: list[Call], content: str = "") -> dict[str, Any]:
 
 
 def _if_nothing_else(source: str, tools: Tools) -> list[Call]:
-    """The calls of a text that is nothing but calls, whatever marks their strings hold; else none."""
+    """The calls of a text that is nothing but calls, whatever their strings hold; else none."""
     try:
         if BARE.match(source):
             value, end = json_value(source)
@@ -143,7 +145,7 @@ def _content(text: str) -> str:
 
 
 def _in_marks(body: str, tools: Tools, beside: bool = False) -> tuple[list[CallSource], str]:
-    """The calls of a reply in the marks of model families and in ReAct's lines, and the rest of the reply."""
+    """The calls of a reply in marks and in ReAct's lines, and the rest of the reply."""
     in_marks, rest = marked(body, beside)
     in_lines, prose = actions(rest, tools, beside or bool(in_marks))
     return in_marks + in_lines, prose

@@ -1,9 +1,11 @@
 """Values that a policy wrote, read as JSON or as Python literals; nothing is evaluated.
 
-Both spellings are read wherever one of them is expected (``true`` and ``True``, ``null`` and ``None``), a sign before a number
-keeps its meaning, adjacent string literals are one string, a real line break inside a quoted string is that line break.
-Everything computed (operator, name, call, comprehension, f-string, attribute, star) and everything that a record cannot hold
-(bytes, sets, infinity, integers beyond 64 bits, a key twice, half of a surrogate pair) raises `Unreadable` with a hint.
+Both spellings are read wherever one of them is expected (``true`` and ``True``, ``null`` and
+``None``), a sign before a number keeps its meaning, adjacent string literals are one string, a real
+line break inside a quoted string is that line break. Everything computed (operator, name, call,
+comprehension, f-string, attribute, star) and everything that a record cannot hold (bytes, sets,
+infinity, integers beyond 64 bits, a key twice, half of a surrogate pair) raises `Unreadable` with a
+hint.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Issue(NamedTuple):
     """Why a reply could not be read as calls, in words for the policy."""
 
     kind: str
-    """`bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, `only_reasoning`."""
+    """`bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, …"""
     hint: str
 
     def with_form(self, form: str) -> Issue:
@@ -65,8 +67,10 @@ def skip(source: str, at: int) -> int:
 
 
 def json_value(source: str, at: int = 0) -> tuple[Any, int]:
-    """The JSON value at a position and where it ends; what only its Python spelling, or the lack of its last brace, makes no
-    JSON is read as well."""
+    """The JSON value at a position, in Python's spelling too, and where it ends.
+
+    Its last brace may be missing. Raises Unreadable.
+    """
     at = skip(source, at)
     try:
         return _decoder.raw_decode(source, at)
@@ -200,8 +204,10 @@ def _depth(value: Any) -> int:
 
 
 def end_of(source: str, at: int) -> int | None:
-    """Where the bracket that opens at a position is closed again (the position after it); None if it never is, or is nested
-    too deeply."""
+    """The position after the bracket that closes the one at a position.
+
+    None if none does, or it is nested too deeply.
+    """
     depth = 0
     while mark := _MARKS.search(source, at):
         character, at = mark[0], mark.end()
@@ -222,7 +228,7 @@ def end_of(source: str, at: int) -> int | None:
 
 
 def repaired(source: str, *, json_escapes: bool = False) -> str:
-    """Python text in which real line breaks and stray backslashes inside quoted strings are escaped.
+    """Python text in which line breaks and stray backslashes inside quoted strings are escaped.
 
     Text with a raw string is left as it is. With `json_escapes`, JSON's ``\\/`` is a slash.
     """

@@ -1,9 +1,10 @@
-"""Which APIs a program's text calls, where actions are code. A rollout's `tools` are these names only where the environment does not
-say which calls ran (`protocol.Result.tools`).
+"""Which APIs a program's text calls, where actions are code. A rollout's `tools` are these names
+only where the environment does not say which calls ran (`protocol.Result.tools`).
 
-Every call of ``apis.app.function(…)`` counts, as often as it stands in the text, under the name ``app.function``: in the order of
-the text, but an inner call before its outer one, as they run. Whatever else a program calls is its own affair. A variable that is
-bound to `apis`, to an app or to one of its functions stands for it. Code that does not parse calls nothing.
+Every call of ``apis.app.function(…)`` counts, as often as it stands in the text, under the name
+``app.function``: in the order of the text, but an inner call before its outer one, as they run.
+Whatever else a program calls is its own affair. A variable that is bound to `apis`, to an app or to
+one of its functions stands for it. Code that does not parse calls nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def dotted(node: ast.expr, most: int) -> tuple[str, ...] | None:
 
 
 class _Calls:
-    """Goes through a program in the order of its text, on a stack of its own: a model's expression may be of any depth."""
+    """Visits a program in the order of its text, without recursion: code may be of any depth."""
 
     def __init__(self) -> None:
         self.bound: dict[str, tuple[str, ...]] = {ROOT: ()}
@@ -93,7 +94,7 @@ class _Calls:
             self.names[node] = ".".join(path)
 
     def _path(self, node: ast.expr) -> tuple[str, ...] | None:
-        """Names below `apis`: () is `apis` itself, (app,) an app, (app, function) a function; None is something else."""
+        """Names below `apis`: () for itself, (app,), (app, function); None for something else."""
         names = dotted(node, 3)
         above = self.bound.get(names[0]) if names else None
         path = (*above, *names[1:]) if above is not None else ()

@@ -1,8 +1,9 @@
 """The same program in another order: its own changes the other way round, as far as names allow.
 
-Two statements keep their order where one binds a name that the other uses, or where they share a name that either changes (a list
-that grows). What only looks comes as early as it can, in its own order; what ends the program stays last. An outcome that depends
-on more than this depends on an order that no request of two wishes says. Nothing is executed.
+Two statements keep their order where one binds a name that the other uses, or where they share a
+name that either changes (a list that grows). What only looks comes as early as it can, in its own
+order; what ends the program stays last. An outcome that depends on more than this depends on an
+order that no request of two wishes says. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from coevolve.environments.protocol import Tool
 
 
 def reordered(code: str, tools: Mapping[str, Tool], ends: Collection[str]) -> str | None:
-    """The program with what it changes in reverse order; None where that is the order it has, where it does not parse,
-    and where it is nested too deeply to tell."""
+    """The program with its changes in reverse order.
+
+    None where that is the order it has, where it does not parse, and where it is nested too deeply.
+    """
     tree = parsed(code)
     if tree is None or not tree.body:
         return None
@@ -78,7 +81,7 @@ def _used(statement: ast.stmt) -> set[str]:
 
 
 def _changed(statement: ast.stmt) -> set[str]:
-    """Names that it binds, or whose value it may change: by a method, an item or an augmented assignment."""
+    """Names that it binds, or whose value it may change: by a method, an item or ``+=``."""
     found = _defined(statement)
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

@@ -1,7 +1,7 @@
-"""What a policy is told where actions are Python code: how to act, how to find out about APIs, when it is over.
+"""The prompt where actions are Python code: how to act, how to find APIs, when it is over.
 
-The text is our own. What the environment shows at the start (the supervisor's name and addresses) follows it, then the task; what
-a cell printed comes back as a user message.
+The text is our own. What the environment shows at the start (the supervisor's name and addresses)
+follows it, then the task; what a cell printed comes back as a user message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CODE = Code()
 
 
 def episode_style(pool: Pool, style: Style) -> Style:
-    """The style of the environment's prompts, where `style` is asked for. Raises UsageError where it does not fit code."""
+    """The style of an environment's prompts. Raises UsageError for a `style` unfit for code."""
     if pool.description.actions != "code":
         return style
     if style is not TOOLS:

@@ -2,14 +2,14 @@
 
 | reply | read as |
 |---|---|
-| one fenced block (three or more backticks, or tildes), prose around it or not | the block, character by character |
+| one fenced block (three or more backticks, or tildes) | the block, character by character |
 | one ``<code>…</code>`` | what stands between the tags |
-| nothing but code: it parses, and holds a call, an assignment or another statement | the whole reply |
-| several blocks, a block that is not closed, an empty one | an `Issue` with a hint: none of it runs |
+| nothing but code: it parses, and holds a call or another statement | the whole reply |
+| several blocks, one that is not closed, an empty one | an `Issue`: none of it runs |
 | anything else | plain text, no code |
 
-Indentation and blank lines are the program's meaning and stay. Reasoning and end-of-turn tokens are no content. Nothing is ever
-executed here, and nothing raises.
+Indentation and blank lines are the program's meaning and stay. Reasoning and end-of-turn tokens are
+no content. Nothing is ever executed here, and nothing raises.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _tagged(body: str) -> list[str]:
 
 
 def _is_code(body: str) -> bool:
-    """Whether the whole text is a program that does something, and no prose that happens to parse."""
+    """Whether the text is a program that does something, and no prose that happens to parse."""
     tree = parsed(body.strip("\n"))
     return tree is not None and any(map(_acts, tree.body))
 

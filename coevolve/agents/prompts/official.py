@@ -1,8 +1,9 @@
-"""BFCL's official prompts, byte for byte: what its handlers send for the same documents and the same conversation.
+"""BFCL's official prompts, byte for byte as its handlers send them for the same conversation.
 
-Source: bfcl-eval 2026.3.23, `qwen_fc.QwenFCHandler._format_prompt`, `utils.convert_to_tool` (OpenAI completions),
-`utils.formulate_system_prompt` in its default configuration, and the loader that adds a sentence on Python to every document.
-The tests run those handlers on official tasks and compare (marker `official`).
+Source: bfcl-eval 2026.3.23, `qwen_fc.QwenFCHandler._format_prompt`, `utils.convert_to_tool` (OpenAI
+completions), `utils.formulate_system_prompt` in its default configuration, and the loader that adds
+a sentence on Python to every document. The tests run those handlers on official tasks and compare
+(marker `official`).
 
 A tool without a document (`Tool.document`) is another benchmark's, and refused.
 """
@@ -33,8 +34,9 @@ QWEN_FORM = (
 
 
 def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
-    """The tools' own documents. Those offered from the beginning get the sentence that the official loader adds, and those
-    that a later turn adds do not. Raises UsageError for a tool of another benchmark's."""
+    """The tools' own documents. Those offered from the beginning get the sentence that the official
+    loader adds, and those that a later turn adds do not. Raises UsageError for a tool of another
+    benchmark's."""
     first = [
         {**source, "description": source["description"] + _SYNTAX}
         for source in map(_document, tools)
@@ -45,13 +47,14 @@ def documents(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[st
 def _document(tool: Tool) -> dict[str, Any]:
     if tool.document is None:
         raise UsageError(
-            f"the prompts openai, prompting and qwen-fc are BFCL's, and the tool {tool.name} has no document for them"
+            "the prompts openai, prompting and qwen-fc are BFCL's, and the tool "
+            f"{tool.name} has no document for them"
         )
     return tool.document
 
 
 def openai_tools(tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
-    """The tools as BFCL's OpenAI handler sends them: its own type names replaced, floats marked, responses kept."""
+    """The tools as BFCL's OpenAI handler sends them: JSON schema's type names, floats marked."""
     converted = copy.deepcopy(documents(tools, later))
     for item in converted:
         item["parameters"]["type"] = "object"
@@ -143,7 +146,7 @@ def _is_query(message: Message) -> bool:
 
 
 def _reply(message: Message, since_query: bool, last: bool) -> str:
-    """An assistant message in the history. Reasoning is shown only after the last query of the user."""
+    """An assistant message in the history, with its reasoning after the user's last query only."""
     content, reasoning = message["content"] or "", message.get("reasoning_content") or ""
     if not reasoning and "</think>" in content:
         reasoning = content.split("</think>")[0].rstrip("\n").split("<think>")[-1].lstrip("\n")

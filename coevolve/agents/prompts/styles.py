@@ -2,15 +2,17 @@
 
 | style | tools | tool results | text |
 |---|---|---|---|
-| `tools` | function schemas, where the server or the chat template puts them | `tool` messages | theirs |
+| `tools` | function schemas, where server or chat template put them | `tool` messages | theirs |
 | `openai` | as BFCL's OpenAI handler converts its documents | `tool` messages | theirs |
 | `prompting` | in a system message, BFCL's own | one user message with their `repr` | theirs |
-| `qwen-fc` | BFCL's raw documents | `<tool_response>` blocks | BFCL's own rendering for Qwen, in place of a chat template |
+| `qwen-fc` | BFCL's raw documents | `<tool_response>` blocks | BFCL's own rendering for Qwen |
 
-There is no system prompt of our own: a chat template or a server adds its own instructions for tools, and the laptop
-policy needs none. What the environment shows before the first turn leads the first user message, since not every chat
-template has a system role. A hint on how to write a call (`form`) says it as the style does. The last three are the prompts under which BFCL's leaderboard is measured (`official`); they show the
-benchmark's own documents of its tools, and an environment that has none is a usage error.
+There is no system prompt of our own: a chat template or a server adds its own instructions for
+tools, and the laptop policy needs none. What the environment shows before the first turn leads the
+first user message, since not every chat template has a system role. A hint on how to write a call
+(`form`) says it as the style does. The last three are the prompts under which BFCL's leaderboard is
+measured (`official`); they show the benchmark's own documents of its tools, and an environment that
+has none is a usage error.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ NATIVE = "Make a tool call: the name of a tool, and its arguments as one JSON ob
 
 
 class Style:
-    """How an episode is told to a policy. This one, `tools`, leaves the tools to the server or the chat template."""
+    """The messages of an episode. This one leaves the tools to server or chat template."""
 
     name = "tools"
     render: Callable[[list[Message], list[dict[str, Any]]], str] | None = None
@@ -42,15 +44,15 @@ class Style:
         return policy if self.name == Style.name else f"{policy} ({self.name})"
 
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
-        """What is handed to the server or the template as its tools: those from the beginning, and those offered since."""
+        """The server's or the template's tools: the first ones, and those offered since."""
         return [function_schema(tool) for tool in (*tools, *later)]
 
     def first(self, query: str, observation: str, tools: Sequence[Tool]) -> list[Message]:
-        """The conversation up to the first user turn, after what the environment shows at the start."""
+        """The conversation up to the first user turn, with what the environment shows first."""
         return [user_message(f"{observation}\n\n{query}" if observation else query)]
 
     def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
-        """A user turn after the first. `added` tools are offered from it on; `resent` if the policy gets the schemas anew."""
+        """A later user turn, which adds tools; `resent`: the policy gets all schemas anew."""
         tell = added and not resent
         return user_message(f"{self._added(added)}\n{query}" if tell else query)
 
@@ -61,11 +63,11 @@ class Style:
         return result_messages(reply, observations)
 
     def hints(self, reply: Message, hint: str) -> list[Message]:
-        """The answer to a reply that could not be read: every call of an OpenAI message needs one of its own."""
+        """The answer to an unreadable reply; every call of an OpenAI message needs its own."""
         return result_messages(reply, [hint] * max(1, len(reply.get("tool_calls") or [])))
 
     def form(self, reply: Message, resent: bool) -> str:
-        """How a call is written, in a hint that answers the reply; `resent` as in `next`: the tools go by an API."""
+        """How a call is written, in a hint that answers the reply; `resent` as in `next`."""
         return NATIVE if resent or reply.get("tool_calls") else FORM
 
     def _added(self, tools: Sequence[Tool]) -> str:
@@ -143,7 +145,7 @@ def user_message(text: str) -> Message:
 
 
 def result_messages(reply: Message, observations: list[str]) -> list[Message]:
-    """Tool messages that answer a reply, one per observation; linked by id where the reply made its calls with ids."""
+    """Tool messages that answer a reply, one per observation, linked by the ids of its calls."""
     ids = [call.get("id") for call in reply.get("tool_calls") or []]
     if not ids:
         return [{"role": "tool", "content": text} for text in observations]

@@ -2,9 +2,10 @@
 
     {"step": 3, "tool": "ls", "arguments": {}, "observation": "[\"a.txt\"]", "changed": true}
 
-An observation is a JSON string on its step's own line, so that no text of an environment can pose as another step; what a
-prompt shows of it stands in a fence besides (`models.prompt_templates`). Steps keep their numbers when others are left out. Tokens are
-estimated at `BYTES_PER_TOKEN` bytes of UTF-8, for a stage knows no tokenizer of the model behind a server.
+An observation is a JSON string on its step's own line, so that no text of an environment can pose
+as another step; what a prompt shows of it stands in a fence besides (`models.prompt_templates`).
+Steps keep their numbers when others are left out. Tokens are estimated at `BYTES_PER_TOKEN` bytes
+of UTF-8, for a stage knows no tokenizer of the model behind a server.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def clip(text: str, most: int) -> str:
 
 
 def transcript(steps: Sequence[Step], budget: int, first: int = 0) -> str:
-    """The steps, numbered from `first`, in about `budget` tokens: long observations are clipped, then steps left out of the
-    middle."""
+    """The steps, numbered from `first`, in about `budget` tokens: observations are clipped, then
+    steps left out of the middle."""
     longest = max((len(step.observation) for step in steps), default=0)
     while True:
         lines = [_line(first + place, step, longest) for place, step in enumerate(steps)]
