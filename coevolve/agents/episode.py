@@ -226,8 +226,10 @@ class Episode:
         return ParsedReply([] if code is None else [code], text, [issue] if issue else [])
 
     def _called(self, action: Action, result: ActionResult) -> list[str]:
-        """Names of the tools that an action called: those that the environment says, else of code those
-        that its text calls; code that was answered with a hint called none."""
+        """Names of the tools that an action called: what the environment says, else those in its code.
+
+        Code that was answered with a hint called none.
+        """
         if isinstance(action, Call):
             return [action.tool]
         if result.tools is not None:

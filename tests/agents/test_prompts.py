@@ -160,7 +160,7 @@ def test_the_option(coevolve):
         "none",
         check=False,
     )
-    assert result.returncode == 2 and b"no prompt style 'none'" in result.stderr
+    assert result.returncode == 2 and b"openai, prompting or qwen-fc, not 'none'" in result.stderr
     assert (
         b"--prompt-style" in coevolve("train", "--help-all").stdout
         and b"--prompt-style" in coevolve("evaluate", "--help-all").stdout
