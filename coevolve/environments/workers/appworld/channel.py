@@ -22,15 +22,19 @@ _CHUNK = 1 << 16
 _clock, _MONOTONIC = time.clock_gettime, time.CLOCK_MONOTONIC
 
 
-class ChannelClosed(Exception):
+class ChannelError(Exception):
+    """The exchange cannot go on."""
+
+
+class ChannelClosed(ChannelError):
     """The other side is gone."""
 
 
-class ChannelTimeout(Exception):
+class ChannelTimeout(ChannelError):
     """The deadline passed."""
 
 
-class BadFrame(Exception):
+class BadFrame(ChannelError):
     """The other side sent something other than a frame, or too long a one."""
 
 

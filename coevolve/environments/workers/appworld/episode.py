@@ -25,7 +25,7 @@ from typing import Any
 
 from . import sandbox
 from .canonical import digest
-from .channel import BadFrame, Channel, ChannelClosed, ChannelTimeout, now, wait_any
+from .channel import Channel, ChannelClosed, ChannelError, now, wait_any
 from .fork_server import Role
 from .state import EpisodeState, Preloaded
 from .warmup import warm_up
@@ -103,7 +103,7 @@ class _EpisodeServer:
                 id_, app, api = (request[key] for key in ("id", "app", "api"))
                 answer = self._state.call(str(app), str(api), dict(request["arguments"]))
                 self._reply({"id": id_, "value": answer.value, "error": answer.error})
-        except (ChannelClosed, ChannelTimeout, BadFrame, KeyError, TypeError, ValueError):
+        except (ChannelError, KeyError, TypeError, ValueError):
             self._serves_policy = False
 
     def _reply(self, reply: dict) -> None:

@@ -2,7 +2,7 @@
 
 `lock` leaves a process its memory, its clock and the two sockets it holds: it can open nothing,
 start nothing, signal nobody, reach no network and no file, whatever Python, ctypes or machine code
-it runs. A seccomp filter answers every system call that is not on the list below with "permission
+it runs. A seccomp filter answers every system call that is not in `syscalls.toml` with "permission
 denied"; limits on descriptors, files and processes say the same a second time. There is no way
 back, and children would inherit it. `supported` tells whether this kernel has it. Standard library
 only.
@@ -16,6 +16,10 @@ import platform
 import resource
 import struct
 import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from ..data_files import read_data
 
 _PR_SET_DUMPABLE, _PR_GET_SECCOMP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 4, 21, 22, 38
 _FILTER = 2
@@ -26,31 +30,15 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _CPU_SECONDS = 900
 """CPU time of one process over all its cells; a cell has a limit of its own."""
 
-# the calls of an interpreter that computes, allocates, tells the time and talks over its sockets,
-# as numbers of each architecture's table in the kernel's sources
-_X86 = {
-    "read": 0, "write": 1, "close": 3, "fstat": 5, "poll": 7, "lseek": 8, "mmap": 9, "mprotect": 10,
-    "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
-    "sched_yield": 24, "mremap": 25, "madvise": 28, "nanosleep": 35, "getitimer": 36, "alarm": 37,
-    "setitimer": 38, "getpid": 39, "sendto": 44, "recvfrom": 45, "exit": 60, "uname": 63,
-    "gettimeofday": 96, "getrusage": 98, "times": 100, "getuid": 102, "getgid": 104, "geteuid": 107,
-    "getegid": 108, "sigaltstack": 131, "gettid": 186, "time": 201, "futex": 202,
-    "restart_syscall": 219, "clock_gettime": 228, "clock_getres": 229, "clock_nanosleep": 230,
-    "exit_group": 231, "ppoll": 271, "set_robust_list": 273, "getrandom": 318, "membarrier": 324,
-    "rseq": 334,
-}  # fmt: skip
-_ARM = {
-    "close": 57, "lseek": 62, "read": 63, "write": 64, "ppoll": 73, "fstat": 80, "exit": 93,
-    "exit_group": 94, "futex": 98, "set_robust_list": 99, "nanosleep": 101, "getitimer": 102,
-    "setitimer": 103, "clock_gettime": 113, "clock_getres": 114, "clock_nanosleep": 115,
-    "sched_yield": 124, "restart_syscall": 128, "sigaltstack": 132, "rt_sigaction": 134,
-    "rt_sigprocmask": 135, "rt_sigreturn": 139, "times": 153, "uname": 160, "getrusage": 165,
-    "gettimeofday": 169, "getpid": 172, "getuid": 174, "geteuid": 175, "getgid": 176,
-    "getegid": 177, "gettid": 178, "sendto": 206, "recvfrom": 207, "brk": 214, "munmap": 215,
-    "mremap": 216, "mmap": 222, "mprotect": 226, "madvise": 233, "getrandom": 278,
-    "membarrier": 283, "rseq": 293,
-}  # fmt: skip
-_MACHINES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
+
+class _Machine(NamedTuple):
+    audit: int
+    calls: dict[str, int]
+
+
+_MACHINES: dict[str, _Machine] = read_data(
+    Path(__file__).with_name("syscalls.toml"), dict[str, _Machine]
+)
 
 
 class _Program(ctypes.Structure):
@@ -85,8 +73,7 @@ def limit_memory(megabytes: int) -> None:
 
 def lock() -> None:
     """Locks the calling process in for good. Raises OSError where the kernel refuses."""
-    architecture, calls = _MACHINES[platform.machine()]
-    program, _memory = _compile(architecture, sorted(calls.values()))
+    program, _memory = _compile(_MACHINES[platform.machine()])
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
@@ -98,12 +85,13 @@ def lock() -> None:
         raise OSError(code, f"the kernel refuses a seccomp filter: {name}")
 
 
-def _compile(architecture: int, allowed: list[int]) -> tuple[_Program, ctypes.Array]:
+def _compile(machine: _Machine) -> tuple[_Program, ctypes.Array]:
     """Returns the filter, and the memory it lies in, which has to be kept while it is passed."""
+    allowed = sorted(machine.calls.values())
     count = len(allowed)
     code = [  # BPF: operation, jump if true, jump if false, constant
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
+        (_EQUAL, 1, 0, machine.audit),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
         (_GREATER_EQUAL, count, 0, _X32),

@@ -15,7 +15,16 @@ import re
 from typing import Any, NamedTuple
 
 from .canary import clean
-from .channel import BadFrame, Channel, ChannelClosed, ChannelTimeout, now, pair, wait_any
+from .channel import (
+    BadFrame,
+    Channel,
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+    now,
+    pair,
+    wait_any,
+)
 from .code import PAGE_ROWS, as_printed, left_out
 from .fork_server import OUT_OF_MEMORY, ForkServer
 
@@ -65,9 +74,6 @@ class EpisodeFailed(Exception):
         self.kind = kind
 
 
-_FAILURES = (ChannelClosed, ChannelTimeout, BadFrame)
-
-
 class ForkServers(NamedTuple):
     episode: ForkServer
     policy: ForkServer
@@ -108,7 +114,7 @@ class AppWorldSession:
         deadline, take = self._deadline(), self._cell if isinstance(action, str) else self._call
         try:
             return take(action, deadline)
-        except (*_FAILURES, EpisodeFailed) as error:
+        except (ChannelError, EpisodeFailed) as error:
             fatal, how = self._end_of(error)
             self.end(fatal)
             observation = f"Error: this action {how}. The episode ends here."
@@ -150,7 +156,7 @@ class AppWorldSession:
     def _ask(self, order: dict, seconds: float) -> dict:
         try:
             return self._order(order, now() + seconds)
-        except _FAILURES as error:
+        except ChannelError as error:
             message = f"{order['op']}: {type(error).__name__} {error}"
             raise EpisodeFailed(message, self._end_of(error)[0]) from None
 

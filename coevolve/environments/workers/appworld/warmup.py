@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from appworld.apps.model_lib import (
     CachedDBHandler,
@@ -19,33 +19,13 @@ from appworld.common.utils import import_models_module
 from appworld.requester import Requester
 from appworld.task import Task
 
+from ..data_files import read_data
 from . import apis
 from .state import EpisodeState, Preloaded, tables
 
-_CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("amazon", "search_products", {"query": "a"}),
-    ("amazon", "add_product_to_cart", {"product_id": 1, "quantity": 1}),
-    ("file_system", "create_file", {"file_path": "~/a.txt", "content": "a"}),
-    ("file_system", "show_directory", {}),
-    ("gmail", "send_email", {"email_addresses": ["$email"], "subject": "a", "body": "a"}),
-    ("gmail", "show_inbox_threads", {}),
-    ("phone", "create_alarm", {"time": "07:30", "label": "a"}),
-    ("phone", "search_contacts", {"query": "a"}),
-    ("simple_note", "create_note", {"title": "a", "content": "a"}),
-    ("simple_note", "search_notes", {"query": "a"}),
-    ("splitwise", "create_group", {"name": "a", "member_emails": ["$email"]}),
-    ("spotify", "create_playlist", {"title": "a"}),
-    ("spotify", "show_song_library", {}),
-    ("spotify", "search_songs", {"query": "a"}),
-    ("todoist", "create_project", {"name": "a"}),
-    ("todoist", "show_projects", {}),
-    ("venmo", "create_transaction", {"receiver_email": "$email", "amount": 1, "description": "a"}),
-    ("venmo", "show_transactions", {}),
-    ("venmo", "search_users", {"query": "a"}),
-    ("supervisor", "complete_task", {}),
-    ("api_docs", "show_api_doc", {"app_name": "spotify", "api_name": "login"}),
-)
-"""Calls that have each app read and write once; whether they succeed does not matter."""
+
+class _WarmupFile(NamedTuple):
+    calls: list[tuple[str, str, dict[str, Any]]]
 
 
 def warm_up() -> Preloaded:
@@ -80,7 +60,8 @@ def _play(state: EpisodeState) -> None:
         tokens[app] = {"access_token": login["access_token"]} if login else {}
     users = import_models_module("venmo").User.all()
     other = next(user.email for user in users if user.email != me["email"])
-    for app, api, arguments in _CALLS:
+    file: _WarmupFile = read_data(Path(__file__).with_name("warmup.toml"), _WarmupFile)
+    for app, api, arguments in file.calls:
         filled = json.loads(json.dumps(arguments).replace("$email", other))
         call(app, api, **filled, **tokens.get(app, {}))
     state.outcome()

@@ -15,13 +15,6 @@ Variables: COEVOLVE_APPWORLD_ROOT (the data), COEVOLVE_APPWORLD_HOME (where this
 secret lies), COEVOLVE_CALL_SECONDS and COEVOLVE_MEMORY_MB (the client's limits),
 COEVOLVE_APPWORLD_KEEP_OUTPUT=1 (show the output of a cell before its error; AppWorld does not),
 COEVOLVE_APPWORLD_OBSERVATION (longest observation, in characters).
-
-Modules beside this one: `root` (data), `session` (an episode), `fork_server` (warm processes that
-fork), `episode`, `state`, `apis`, `grading` and `warmup` (databases and APIs), `rows`, `changes`
-and `canonical` (effects), `policy` and `cell` (the policy's interpreter), `sandbox` (its walls),
-`channel` (frames), `judge` (the verdict), `tools`, `phrases`, `code` and `values` (for explorers
-and writers of tasks), `canary` (a text that must not be passed on); `bundle` fetches the official
-data and `demo/` builds a root of our own, as programs by themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +25,7 @@ import random
 import shutil
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +129,8 @@ class AppWorld:
     def _known_values(self, base: str) -> dict[str, list]:
         """Returns the values that the supervisor of a start state would say; asked for once."""
         if base not in self._values:
-            session = self._session(base, NO_TASK)
-            try:
+            with closing(self._session(base, NO_TASK)) as session:
                 self._values[base] = known_values(session.call)
-            finally:
-                session.close()
         return self._values[base]
 
     def _base(self, start: dict) -> tuple[str, bool]:
@@ -219,11 +210,8 @@ class AppWorld:
         """Whether this machine can read and grade an episode of this start in which nobody did
         anything."""
         try:
-            session = self._session(base, NO_TASK)
-            try:
+            with closing(self._session(base, NO_TASK)) as session:
                 self._outcome(session, official)
-            finally:
-                session.close()
         except EpisodeFailed:
             return False
         return True
@@ -233,18 +221,17 @@ class AppWorld:
         query, solution = task.get("query") or [], task.get("solution") or []
         name = repr((base, own, query, solution))
         if name not in self._references:
-            session = self._session(base, None if own else _instruction(query))
-            try:
+            with closing(self._session(base, None if own else _instruction(query))) as session:
                 for action in (action for turn in solution for action in turn):
                     if session.step(action).get("fatal"):
                         raise BadRequest("the solution breaks a limit")
-                final = session.final(SETUP_SECONDS)
-            except EpisodeFailed as error:
-                if not self._gradable(base, official=False):
-                    raise
-                raise BadRequest(f"the solution's outcome cannot be read: {error.kind}") from None
-            finally:
-                session.close()
+                try:
+                    final = session.final(SETUP_SECONDS)
+                except EpisodeFailed as error:
+                    if not self._gradable(base, official=False):
+                        raise
+                    reason = f"the solution's outcome cannot be read: {error.kind}"
+                    raise BadRequest(reason) from None
             if len(self._references) >= MAX_REFERENCES:
                 del self._references[next(iter(self._references))]
             self._references[name] = final

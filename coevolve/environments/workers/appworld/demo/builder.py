@@ -49,6 +49,6 @@ def _build(data: Path) -> None:
     splits: dict[str, list[str]] = {}
     for task in tasks(libraries):
         write_task(data / "tasks" / task.id, task)
-        splits.setdefault(task.split, []).append(task.id)
+        splits.setdefault(task.scenario.split, []).append(task.id)
     for split, ids in splits.items():
         write(data / "datasets" / f"{split}.txt", "\n".join(ids) + "\n")

@@ -25,7 +25,7 @@ from appworld.common.constants import CANARY_STRING, DEFAULT_SYSTEM_DATETIME
 from appworld.common.datetime import DateTime
 
 from .content import APPS, CONTENT, DemoPerson
-from .files import dump
+from .files import dump, save_databases
 from .history import BEGIN, record_history
 
 BASE = ":memory:base"
@@ -49,13 +49,7 @@ def build_databases(data: Path) -> list[list[dict[str, Any]]]:
     unset_local_date_and_time(freezer)
     libraries = _history(apps)
     freezer = set_local_date_and_time(DEFAULT_SYSTEM_DATETIME)
-    models.save(
-        db_home_path=str(data / "base_dbs"),
-        app_names=apps,
-        format="full",
-        delete_if_exists=True,
-        save_model_hashes=True,
-    )
+    save_databases(models, data / "base_dbs", "full")
     unset_local_date_and_time(freezer)
     CachedDBHandler.reset()
     return libraries

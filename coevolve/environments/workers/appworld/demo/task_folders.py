@@ -11,7 +11,7 @@ from appworld.collections.models import ModelCollection
 from appworld.common.constants import CANARY_STRING, DB_VERSION, DEFAULT_SYSTEM_DATETIME
 
 from .content import APPS
-from .files import dump, write
+from .files import dump, save_databases, write
 from .tasks import DemoTask
 
 
@@ -37,13 +37,7 @@ def write_task(folder: Path, task: DemoTask) -> None:
     home = user.home_directory_path.rstrip("/")
     for path, content in task.files.items():
         models.file_system.File.create_save(user_id=user.id, path=f"{home}/{path}", content=content)
-    models.save(
-        db_home_path=str(folder / "dbs"),
-        app_names=apps,
-        format="changes",
-        delete_if_exists=True,
-        save_model_hashes=True,
-    )
+    save_databases(models, folder / "dbs", "changes")
     unset_local_date_and_time(freezer)
     CachedDBHandler.reset()
     specification = {
@@ -71,11 +65,11 @@ def _write_truth(folder: Path, task: DemoTask) -> None:
         "private_data": task.private,
         "answer": task.answer,
         "test_data": [{"requirement": c.requirement, "label": c.label} for c in task.checks],
-        "required_apps": task.apps,
+        "required_apps": task.scenario.apps,
         "metadata": {
             "mode": "full",
-            "difficulty": task.difficulty,
-            "num_apps": len(task.apps),
+            "difficulty": task.scenario.difficulty,
+            "num_apps": len(task.scenario.apps),
             "num_apis": calls,
             "num_api_calls": calls,
             "num_solution_code_lines": task.solution.count("\n"),

@@ -53,14 +53,12 @@ class TaskFile(NamedTuple):
 
 class DemoTask(NamedTuple):
     id: str
-    split: str
+    scenario: Scenario
     supervisor: DemoPerson
     instruction: str
     solution: str
     """Code that completes the task in one block."""
     checks: list[Check]
-    difficulty: int
-    apps: list[str]
     public: dict[str, Any]
     private: dict[str, Any]
     answer: Any
@@ -94,13 +92,11 @@ def _task(id_: str, scenario: Scenario, values: SimpleNamespace) -> DemoTask:
     filled = [text.format(**vars(values)) for text in (scenario.instruction, scenario.solution)]
     return DemoTask(
         id_,
-        scenario.split,
+        scenario,
         PEOPLE[values.supervisor],
         filled[0].strip(),
         filled[1],
         list(_checks(scenario)),
-        scenario.difficulty,
-        scenario.apps,
         data(scenario.public),
         data(scenario.private),
         getattr(values, scenario.answer) if scenario.answer else None,
