@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -17,12 +16,13 @@ from coevolve.records import Exploration
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import WriterOptions
 from coevolve_cli.options import Call, Files
-from coevolve_cli.streams import EnvOptions, RunDir, Stage, Streams
+from coevolve_cli.stage_options import RunStreams
+from coevolve_cli.streams import Stage
 
 EXAMPLES = """
   coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract > candidates.jsonl
   coevolve abstract explorations.jsonl --rejects rejects.jsonl -o candidates.jsonl
-  coevolve abstract explorations.jsonl --model MODEL --base-url http://localhost:8000/v1 -o candidates.jsonl
+  coevolve abstract explorations.jsonl --model MODEL --base-url http://localhost:8000/v1 > candidates.jsonl
 """
 
 
@@ -31,59 +31,43 @@ class AbstractSettings(Settings, frozen=True, kw_only=True):
 
     per_exploration: Annotated[int, Option("Tasks that one exploration may give.", ge=1)] = 4
     per_context: Annotated[
-        int, Option("With --model: tasks that all rounds of one context together may give.", ge=1)
+        int, Option("With --model: tasks that all rounds of one context may give.", ge=1)
     ] = 4
     min_confidence: Annotated[
-        float,
-        Option(
-            "With --model: a task is kept if the model's own confidence in it is at least this.",
-            ge=0,
-            le=1,
-        ),
+        float, Option("With --model: least confidence of its own in a task.", ge=0, le=1)
     ] = 0.5
     seed: Seed = 0
 
 
 def command(
-    files: Files,
-    settings: AbstractSettings,
-    where: EnvOptions,
-    models: WriterOptions,
-    run: RunDir,
-    io: Streams,
-    call: Call,
+    files: Files, settings: AbstractSettings, models: WriterOptions, io: RunStreams, call: Call
 ) -> None:
-    """Turn explorations into candidate tasks: goals minimised by execution, a request in words, the solution.
+    """Turn explorations into candidate tasks: goals minimised by execution, a request in words, the
+    solution.
 
-    With --model a model writes them, and each is checked against what was executed. Every solution has been executed as it stands. What gave no task goes to --rejects, with the reason.
+    With --model a model writes them, and each is checked against what was executed. Every solution
+    has been executed as it stands. What gave no task goes to --rejects, with the reason.
     """
     if call.dry_run:
         return call.plan(explorations_at_a_time=CHUNK)
     reasons: Counter[str] = Counter()
     env_faults, finished = FaultCounter(WHAT), False
-    with models.service(
-        "abstract", run=run.run, quiet=io.quiet, needed=models.model is not None
-    ) as served:
+    with models.service("abstract", io, needed=models.model is not None) as served:
         writer = None
         about = {"seed": settings.seed, "per_exploration": settings.per_exploration}
         if served:
             from coevolve.abstraction.model_writer import ModelWriter, write
 
-            writer = ModelWriter(
-                served,
-                models.model,
-                settings.per_context,
-                settings.min_confidence,
-                models.temperature,
-                models.prompt_files,
-            )
+            limits = settings.per_context, settings.min_confidence
+            how = models.temperature, models.prompt_files
+            writer = ModelWriter(served, models.model, *limits, *how)
             about = writer.identity
-        path = journal_path(io.output, Path(run.run) / "abstract.journal" if run.run else None)
+        path = journal_path(io.output, io.in_run("abstract.journal"))
         journal = Journal(path, {"command": "abstract", **about})
         try:
             with (
                 io.stage("abstract", files) as s,
-                Pools(where.workers, where.env, any_version=where.any_version) as pools,
+                Pools(io.workers, io.env, any_version=io.any_version) as pools,
             ):
 
                 def reject(rejected: Reject) -> None:
@@ -91,17 +75,11 @@ def command(
                     s.keep_reject(msgspec.to_builtins(rejected))
 
                 explorations = (line.record for line in s.read(Exploration))
-                how = {"journal": journal, "env_faults": env_faults, "reject": reject}
+                kept = {"journal": journal, "env_faults": env_faults, "reject": reject}
                 if writer:
-                    tasks = write(explorations, pools, writer, **how)
+                    tasks = write(explorations, pools, writer, **kept)
                 else:
-                    tasks = abstract(
-                        explorations,
-                        pools,
-                        per_exploration=settings.per_exploration,
-                        seed=settings.seed,
-                        **how,
-                    )
+                    tasks = abstract(explorations, pools, **about, **kept)
                 for task in tasks:
                     s.write(task)
                 _note(s, reasons.copy(), journal.reused)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from coevolve.environments.client import Pool
-from coevolve.options import Option, Settings
+from coevolve.options import Advanced, Option, Settings
 from coevolve.training.settings import BootstrapSettings
 from coevolve_cli.options import Call
+from coevolve_cli.stage_options import Workers
 from coevolve_cli.streams import progress
 
 EXAMPLES = """
@@ -25,12 +26,8 @@ class BootstrapOutput(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Output"
 
     output: Annotated[str, Option("Directory to make.", metavar="DIR", short="-o")]
-    workers: Annotated[
-        int, Option("Environment processes that run side by side.", advanced=True, ge=1)
-    ] = 1
-    quiet: Annotated[
-        bool, Option("Print no progress and no summary.", short="-q", advanced=True)
-    ] = False
+    workers: Workers = 1
+    quiet: Annotated[bool, Advanced("Print no progress and no summary.", short="-q")] = False
 
 
 def command(settings: BootstrapSettings, to: BootstrapOutput, call: Call) -> None:

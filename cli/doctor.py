@@ -11,7 +11,7 @@ import typer
 from coevolve.doctor import Part, Use, parts, uses
 from coevolve.errors import Unreachable, UsageError
 from coevolve.options import nearest
-from coevolve_cli.streams import QuietOutput, stage
+from coevolve_cli.stage_options import Output
 
 EXAMPLES = """
   coevolve doctor
@@ -29,7 +29,7 @@ def command(
             show_default=False,
         ),
     ],
-    io: QuietOutput,
+    io: Output,
 ) -> None:
     """Print what is installed where, and what each command lacks, as JSON lines; a table goes to stderr.
 
@@ -43,7 +43,7 @@ def command(
             raise UsageError(f"no part {name!r}{near}")
     shown = [part for part in found if not names or part.part in names]
     commands = [] if names else uses(found)
-    with stage("doctor", None, io.output, quiet=True, reads=False) as s:
+    with io.listing("doctor") as s:
         for record in (*shown, *commands):
             s.write(record)
     if not io.quiet:

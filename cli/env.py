@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,9 @@ from coevolve.environments import install, registry
 from coevolve.environments.check import check as run_checks
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
-from coevolve.options import Option, Settings
+from coevolve.options import Option
 from coevolve_cli import env_files, env_install
-from coevolve_cli.streams import Output, QuietOutput, stage
+from coevolve_cli.stage_options import Output, Streams
 
 HELP = "List, install and check environments; print their tasks."
 EXAMPLES = """
@@ -33,9 +33,7 @@ Name = Annotated[
 ]
 
 
-class SplitOptions(Settings, frozen=True, kw_only=True):
-    PANEL: ClassVar[str] = "Tasks"
-
+class SplitOptions(Streams, frozen=True, kw_only=True):
     split: Annotated[
         str | None,
         Option("Which of its splits; without this option they are listed.", metavar="NAME"),
@@ -45,7 +43,7 @@ class SplitOptions(Settings, frozen=True, kw_only=True):
 
 def list_(io: Output) -> None:
     """Print the environments that coevolve knows by name, as JSON lines: those that play, then what else can be installed."""
-    with stage("env list", None, io.output, quiet=True, reads=False) as s:
+    with io.listing("env list") as s:
         for name, own in registry.BUILT_IN.items():
             if own.recipe:
                 s.write(_installable(name, install.RECIPES[own.recipe]))
@@ -69,7 +67,7 @@ def _installable(name: str, recipe: install.InstallRecipe) -> dict[str, object]:
 def check(name: Name, io: Output) -> None:
     """Start an environment and check that it keeps the protocol; one JSON line a check, exit 69 if one failed."""
     failed = total = 0
-    with stage("env check", None, io.output, quiet=True, reads=False) as s:
+    with io.listing("env check") as s:
         for result in run_checks(name):
             s.write(result)
             s.flush()
@@ -80,13 +78,13 @@ def check(name: Name, io: Output) -> None:
     print(f"env check: {name} is usable, {total} checks passed", file=sys.stderr)
 
 
-def tasks(name: Name, which: SplitOptions, io: QuietOutput) -> None:
+def tasks(name: Name, io: SplitOptions) -> None:
     """Print an environment's own tasks as task records."""
     with Pool(name) as pool:
-        if which.split is None:
+        if io.split is None:
             raise UsageError(f"--split is missing; {name} has: {pool.splits()}")
-        with stage("env tasks", None, io.output, quiet=io.quiet, reads=False) as s:
-            for task in islice(pool.tasks(which.split), which.limit):
+        with io.stage("env tasks", None, reads=False) as s:
+            for task in islice(pool.tasks(io.split), io.limit):
                 s.write(task)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 
@@ -12,28 +12,20 @@ from coevolve.bfcl import reading
 from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput, UsageError
-from coevolve.jsonl import BadLine, Line
-from coevolve.options import Option, Settings
+from coevolve.jsonl import Bad, Line
+from coevolve.options import Option
 from coevolve.records import Rollout, Task
 from coevolve_cli.options import Files
-from coevolve_cli.streams import Streams
+from coevolve_cli.stage_options import AnyVersion, Streams
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="bfcl.")]
 
 
-class ExportOptions(Settings, frozen=True, kw_only=True):
-    PANEL: ClassVar[str] = "Output"
-
+class ExportOptions(Streams, frozen=True, kw_only=True):
     to: Annotated[
         str, Option("The folder, empty or not there yet: a BFCL_PROJECT_ROOT.", metavar="DIR")
     ] = "bfcl"
-    any_version: Annotated[
-        bool,
-        Option(
-            "Take records made with another version of their environment, with a warning.",
-            advanced=True,
-        ),
-    ] = False
+    any_version: AnyVersion = False
 
 
 def export(name: Name, files: Files, own: ExportOptions, io: Streams) -> None:
@@ -43,10 +35,10 @@ def export(name: Name, files: Files, own: ExportOptions, io: Streams) -> None:
     Prints one line an entry: the record's id, the name it has there.
     """
     _only_bfcl(name)
-    if not own.to:
+    if not io.to:
         raise UsageError("--to needs the name of a folder")
-    directory, names, results = Path(own.to), bfcl.Names(), []
-    with io.stage("env export", files) as s, Pool(name, any_version=own.any_version) as pool:
+    directory, names, results = Path(io.to), bfcl.Names(), []
+    with io.stage("env export", files) as s, Pool(name, any_version=io.any_version) as pool:
         bfcl.claim(directory)
         refused, official = 0, reading.official(pool)
         for line in s.read(Task | Rollout):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -13,44 +12,37 @@ from coevolve.environments.registry import recorded
 from coevolve.errors import UsageError
 from coevolve.exploration.explore import explore
 from coevolve.exploration.settings import ExploreSettings
-from coevolve.exploration.stats import ExplorationStats
-from coevolve.options import Option, Settings
+from coevolve.options import Option
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import WriterOptions
 from coevolve_cli.options import Call, Files
-from coevolve_cli.streams import EnvOptions, RunDir, Streams, progress
+from coevolve_cli.stage_options import RunStreams
+from coevolve_cli.streams import progress
 
 EXAMPLES = """
   coevolve extract-signals rollouts.jsonl | coevolve explore --tasks tasks.jsonl > explorations.jsonl
   coevolve explore --env desk --mode coverage --episodes 48 --tasks tasks.jsonl -o explorations.jsonl
   coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
-  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --budget-calls 2000 -o explorations.jsonl
+  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --budget-calls 2000 > explorations.jsonl
 """
 
 
-class KnownTasks(Settings, frozen=True, kw_only=True):
-    PANEL: ClassVar[str] = "Exploration"
-
+class ExploreStreams(RunStreams, frozen=True, kw_only=True):
     tasks: Annotated[
-        str | None,
-        Option("The tasks so far: coverage aims at other tools.", metavar="FILE", file="in"),
+        str | None, Option("The tasks so far: coverage aims at other tools.", file="in")
     ] = None
 
 
 def command(
-    files: Files,
-    settings: ExploreSettings,
-    known: KnownTasks,
-    where: EnvOptions,
-    models: WriterOptions,
-    run: RunDir,
-    io: Streams,
-    call: Call,
+    files: Files, settings: ExploreSettings, models: WriterOptions, io: ExploreStreams, call: Call
 ) -> None:
     """Explore an environment: around signals (guided), or unguided (random, curious, coverage).
 
-    Guided, boundary signals get at most half of the episodes, forgetting an eighth, all other kinds together an eighth; coverage gets a quarter and what is left. The strongest signalled task is always served; the summary says how many found no room. With --model, refused reflections go to --rejects.
+    Guided, boundary signals get at most half of the episodes, forgetting an eighth, all other kinds
+    together an eighth; coverage gets a quarter and what is left. The strongest signalled task is
+    always served; the summary says how many found no room. With --model, refused reflections go to
+    --rejects.
     """
     guided = settings.mode == "guided"
     if files and not guided:
@@ -60,27 +52,22 @@ def command(
         calls = actions + settings.max_contexts if models.model else 0  # at most, without retries
         return call.plan(episodes=settings.episodes, actions=actions, model_calls=calls)
     with (
-        models.service(
-            "explore", run=run.run, quiet=io.quiet, needed=models.model is not None
-        ) as served,
+        models.service("explore", io, needed=models.model is not None) as served,
         io.stage("explore", files, reads=guided) as s,
     ):
         explorer = None
         if served:
             from coevolve.exploration.model_explorer import ModelExplorer
 
-            explorer = ModelExplorer(
-                served, models.model, temperature=models.temperature, prompts=models.prompt_files
-            )
+            how = {"temperature": models.temperature, "prompts": models.prompt_files}
+            mind = Mind(served, models.model, **how)
         signals = [line.record for line in s.read(Signal)] if guided else []
-        tasks = [line.record for line in jsonl.read([known.tasks] if known.tasks else [], Task)]
+        tasks = [line.record for line in jsonl.read([io.tasks] if io.tasks else [], Task)]
         if guided and not signals:
             jsonl.warn("explore: no signals; every episode goes to coverage")
-        with Pool(
-            _env(where.env, signals), workers=where.workers, any_version=where.any_version
-        ) as pool:
+        env = _env(io.env, signals)
+        with Pool(env, workers=io.workers, any_version=io.any_version) as pool:
             pool.compare(signal.task.env_version for signal in signals if signal.task)
-            in_run = Path(run.run) / f"explore-{settings.iteration}.journal" if run.run else None
             about = {
                 "env": pool.name,
                 "version": pool.description.version,
@@ -89,8 +76,9 @@ def command(
                     [signal.id for signal in signals], [task.id for task in tasks]
                 ),
             }
-            about |= {"model": explorer.identity} if explorer else {}
-            journal, stats = Journal(journal_path(io.output, in_run), about), ExplorationStats()
+            about |= {"mind": mind.identity} if mind else {}
+            in_run = io.in_run(f"explore-{settings.iteration}.journal")
+            journal, tally = Journal(journal_path(io.output, in_run), about), Tally()
             with progress("explore", settings.episodes, quiet=io.quiet) as advance:
                 for exploration in explore(
                     signals,
@@ -115,8 +103,9 @@ def command(
 def _env(env: str | None, signals: list[Signal]) -> str:
     names = sorted({recorded(signal.env, env) for signal in signals})
     if len(names) > 1 or (env and names and names != [env]):
+        other = f", not {env}" if env else ""
         raise UsageError(
-            f"the signals are of {', '.join(names)}{f', not {env}' if env else ''}; explore one environment at a time"
+            f"the signals are of {', '.join(names)}{other}; explore one environment at a time"
         )
     if env or names:
         return env or names[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from coevolve.errors import UsageError
-from coevolve.options import Option, Settings
+from coevolve.options import Advanced, Option
 from coevolve.signals import history as outcomes
 from coevolve.signals import inventory
 from coevolve.signals.extract import extraction
@@ -16,7 +16,7 @@ from coevolve.signals.options import SignalOptions
 from coevolve.signals.summary import lines, notes
 from coevolve.signals.views import RolloutHead, RolloutSteps
 from coevolve_cli.options import Call, Files
-from coevolve_cli.streams import EnvName, Streams
+from coevolve_cli.stage_options import Streams
 
 EXAMPLES = """
   coevolve extract-signals rollouts.jsonl > signals.jsonl
@@ -26,44 +26,43 @@ EXAMPLES = """
 """
 
 
-class SignalFiles(Settings, frozen=True, kw_only=True):
-    PANEL: ClassVar[str] = "Input and output"
-
+class SignalStreams(Streams, frozen=True, kw_only=True):
     history: Annotated[
         str | None,
         Option(
             "Outcomes of earlier iterations: read, and brought up to date.",
-            metavar="FILE",
             default="the input is its own history",
             file="out",
         ),
     ] = None
-    tools: Annotated[
+    env: Annotated[
         str | None,
         Option(
-            "The environment's tools as JSON ([{name, app}], or a worker's describe), instead of --env.",
-            metavar="FILE",
-            advanced=True,
+            "The environment (name or command line) whose tools `unexplored` looks for.",
+            metavar="NAME|COMMAND",
+        ),
+    ] = None
+    tools: Annotated[
+        str | None,
+        Advanced(
+            "Its tools as JSON ([{name, app}], or a worker's describe), instead of --env.",
             file="in",
         ),
     ] = None
-    summary: Annotated[
-        bool, Option("Print counts and the most telling signals on stderr, too.")
-    ] = False
+    summary: Annotated[bool, Option("Print counts and the strongest signals on stderr.")] = False
 
 
-def command(
-    files: Files, settings: SignalOptions, own: SignalFiles, env: EnvName, io: Streams, call: Call
-) -> None:
-    """Read rollouts, print the policy's weaknesses as signals, each with its statistic, its task and its evidence."""
+def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Call) -> None:
+    """Read rollouts, print the policy's weaknesses as signals, each with its statistic, its task and
+    its evidence."""
     if call.dry_run:
         return call.plan()
-    known = _inventory(env.env, own.tools)
+    known = _inventory(io.env, io.tools)
     if known is None and "kinds" in call.given and "unexplored" in settings.kinds:
         raise UsageError(
             "--kinds unexplored needs the environment's inventory: --env NAME or --tools FILE"
         )
-    past = outcomes.load(own.history) if own.history else None
+    past = outcomes.load(io.history) if io.history else None
     with io.stage("extract-signals", files) as s:
         rollouts = s.read(RolloutSteps) if needs_steps(settings) else s.read(RolloutHead, head=True)
         with extraction(
@@ -75,9 +74,9 @@ def command(
             weights=WEIGHTS | settings.quota,
             reject=s.reject,
         ) as found:
-            if own.history:
-                outcomes.update(own.history, found.renewed)
-            if own.summary:
+            if io.history:
+                outcomes.update(io.history, found.renewed)
+            if io.summary:
                 # The records do not depend on whether anybody can be told.
                 with contextlib.suppress(OSError):
                     print("\n".join(lines(found)), file=sys.stderr, flush=True)

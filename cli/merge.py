@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -11,10 +11,11 @@ from coevolve import jsonl
 from coevolve.errors import UsageError
 from coevolve.merging.duplicates import HeldOut
 from coevolve.merging.merge import Merged, MergeSettings, merge
-from coevolve.options import Option, Settings
+from coevolve.options import Option
 from coevolve.records import Task
 from coevolve_cli.options import Files
-from coevolve_cli.streams import Stage, Streams
+from coevolve_cli.stage_options import Streams
+from coevolve_cli.streams import Stage
 
 EXAMPLES = """
   coevolve validate candidates.jsonl | coevolve merge --into tasks.jsonl -o tasks.jsonl
@@ -23,37 +24,29 @@ EXAMPLES = """
 """
 
 
-class TaskSets(Settings, frozen=True, kw_only=True):
-    PANEL: ClassVar[str] = "Input and output"
-
+class TaskSets(Streams, frozen=True, kw_only=True):
     into: Annotated[
         list[str],
         Option(
-            "The task set so far; may be given several times, and be the output too.",
-            metavar="FILE",
-            file="in",
+            "The task set so far; may be given several times, and be the output too.", file="in"
         ),
     ] = []
     exclude: Annotated[
         list[str],
-        Option(
-            "Held-out tasks: no new task that touches one of them is taken.",
-            metavar="FILE",
-            file="in",
-        ),
+        Option("Held-out tasks: no new task that touches one of them is taken.", file="in"),
     ] = []
 
 
-def command(files: Files, sets: TaskSets, settings: MergeSettings, io: Streams) -> None:
+def command(files: Files, settings: MergeSettings, io: TaskSets) -> None:
     """Merge new, valid tasks into a task set: no duplicates, a capped share of new ones, the first set kept as anchors.
 
     Old tasks come first, in their order.
     """
-    if [*(files or ["-"]), *sets.into, *sets.exclude].count("-") > 1:
+    if [*(files or ["-"]), *io.into, *io.exclude].count("-") > 1:
         raise UsageError("only one of [FILE], --into and --exclude can be standard input")
     with io.stage("merge", files) as s:
-        held_out = HeldOut(line.record for line in jsonl.read(sets.exclude, Task))
-        merged = merge(jsonl.read(sets.into, Task), s.read(Task), held_out, settings)
+        held_out = HeldOut(line.record for line in jsonl.read(io.exclude, Task))
+        merged = merge(jsonl.read(io.into, Task), s.read(Task), held_out, settings)
         for line in merged.kept:
             s.write_raw(line.raw + b"\n")
         _report(s, merged, settings.max_tasks)

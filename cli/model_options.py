@@ -1,6 +1,6 @@
 """Commands that ask models: which model, where it is, what it may cost, and the totals at the end.
 
-    with models.service("explore", run=run, quiet=quiet) as m, io.stage("explore", files) as s:
+    with models.service("explore", io) as m, io.stage("explore", files) as s:
         …
         m.kept = s.written
 
@@ -24,11 +24,12 @@ import msgspec
 from coevolve import jsonl
 from coevolve.errors import Partial, UsageError, WriteFailed
 from coevolve.models.options import ServiceOptions
-from coevolve.options import EpisodeTokens, MaxActions, Option, PromptStyle, ReplyTokens
+from coevolve.options import Advanced, EpisodeTokens, MaxActions, Option, PromptStyle, ReplyTokens
 
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
     from coevolve.models.service import Models
+    from coevolve_cli.stage_options import RunStreams
 
 READY = "READY.json"
 MODEL = "Model"
@@ -74,9 +75,12 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def service(
-        self, stage: str, *, run: str | None = None, quiet: bool = False, needed: bool = True
+        self, stage: str, io: RunStreams, *, needed: bool = True
     ) -> Iterator[Models | None]:
-        """The models of one command; None where none is `needed`. An error of the command wins over the partial end."""
+        """The models of one command; None where none is `needed`.
+
+        An error of the command wins over the partial end.
+        """
         if not needed:
             yield None
             return
@@ -87,12 +91,10 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
                 yield models
             finally:
                 models.close(finish=not _interrupted())
-                _report(models, run, quiet)
-        bad = sum(totals.bad for totals in models.totals())
-        if bad:
-            raise Partial(
-                f"{stage}: {bad} answers of the server were empty or broken; a rerun asks for those again"
-            )
+                _report(models, io)
+        if bad := sum(totals.bad for totals in models.totals()):
+            reason = f"{bad} answers of the server were empty or broken"
+            raise Partial(f"{stage}: {reason}; a rerun asks for those again")
 
 
 class WriterOptions(ModelOptions, frozen=True, kw_only=True):
@@ -100,21 +102,19 @@ class WriterOptions(ModelOptions, frozen=True, kw_only=True):
 
     temperature: Annotated[
         float | None,
-        Option(
+        Advanced(
             "Sampling temperature of --model; 0 is greedy.",
             panel=MODEL,
             default="the server's",
-            advanced=True,
             ge=0,
         ),
     ] = None
     prompt_files: Annotated[
         str | None,
-        Option(
+        Advanced(
             "Prompt files of yours that replace those of the package (coevolve/prompts).",
             panel=MODEL,
             metavar="DIR",
-            advanced=True,
         ),
     ] = None
 
@@ -140,8 +140,7 @@ class PlayerOptions(ModelOptions, frozen=True, kw_only=True):
 
     model: Player = None
     temperature: Annotated[
-        float,
-        Option("Sampling temperature of a model; 0 is greedy.", panel=MODEL, advanced=True, ge=0),
+        float, Advanced("Sampling temperature of a model; 0 is greedy.", panel=MODEL, ge=0)
     ] = 1.0
     max_actions: MaxActions = None
     prompt_style: PromptStyle = "tools"
@@ -149,47 +148,40 @@ class PlayerOptions(ModelOptions, frozen=True, kw_only=True):
     reply_tokens: ReplyTokens = None
     threads: Annotated[
         int | None,
-        Option(
+        Advanced(
             "Threads of torch, for a local model.",
             panel=MODEL,
             default="OMP_NUM_THREADS, else 1",
-            advanced=True,
             ge=1,
         ),
     ] = None
     backend: Annotated[
         str,
-        Option(
+        Advanced(
             "What runs a Hugging Face model.",
             panel=MODEL,
-            advanced=True,
             choices={"local": "this process", "vllm": "a vLLM server that is started and ended"},
         ),
     ] = "local"
     vllm_args: Annotated[
         str | None,
-        Option(
+        Advanced(
             "With --backend vllm: further arguments of `vllm serve`; they count more than ours.",
             panel=MODEL,
             metavar="ARGUMENTS",
-            advanced=True,
         ),
     ] = None
 
     @contextlib.contextmanager
-    def player(
-        self, stage: str, *, run: str | None = None, quiet: bool = False
-    ) -> Iterator[tuple[PlayerOptions, Models | None]]:
-        """The options as they are once a vLLM server of ours runs, and the models of the server, if there is one."""
+    def player(self, stage: str, io: RunStreams) -> Iterator[tuple[PlayerOptions, Models | None]]:
+        """The options as they are once a vLLM server of ours runs, and the models of the server, if
+        there is one."""
         from coevolve_cli.vllm_options import serving
 
-        with (
-            serving(self) as options,
-            options.service(
-                stage, run=run, quiet=quiet, needed=bool(options.base_url) or options.offline
-            ) as models,
-        ):
-            yield options, models
+        with serving(self) as options:
+            at_server = bool(options.base_url) or options.offline
+            with options.service(stage, io, needed=at_server) as models:
+                yield options, models
 
     def policy(self, models: Models | None) -> Policy:
         from coevolve.agents.rollout import make_policy
@@ -215,16 +207,16 @@ def _interrupted() -> bool:
     return kind is not None and not issubclass(kind, Exception)
 
 
-def _report(models: Models, run: str | None, quiet: bool) -> None:
+def _report(models: Models, io: RunStreams) -> None:
     from coevolve.models.spending import RECORD
 
     totals = models.totals()
-    if not quiet:
+    if not io.quiet:
         for entry in totals:
             print(entry.line(), file=sys.stderr, flush=True)
-    if not run or not totals:
+    if not io.run or not totals:
         return
-    path = Path(run) / RECORD
+    path = Path(io.run) / RECORD
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab") as stream:

@@ -47,7 +47,6 @@ class Source(Settings, frozen=True, kw_only=True):
         str | None,
         Option(
             "Read settings from the table of this command in a TOML file; a flag counts more.",
-            metavar="FILE",
             file="in",
         ),
     ] = None

@@ -1,21 +1,59 @@
-"""What `rollout` and `evaluate` do with the tasks that they read and the rollouts that come back."""
+"""Which tasks `rollout` and `evaluate` play, and what becomes of the rollouts that come back."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from coevolve.agents.episode import refusal
 from coevolve.environments.faults import FaultCounter
+from coevolve.errors import UsageError
 from coevolve.jsonl import Line
 from coevolve.models.chat import UNANSWERED
+from coevolve.options import Option, Samples, Seed, Settings
 from coevolve.records import Rollout, Task
-from coevolve_cli.streams import Stage
+
+if TYPE_CHECKING:
+    from coevolve.environments.client import Pools
+    from coevolve_cli.streams import Stage
+
+
+class PlayedTasks(Settings, frozen=True, kw_only=True):
+    """Which tasks are played, and how often."""
+
+    PANEL: ClassVar[str] = "Tasks"
+
+    split: Annotated[
+        str | None,
+        Option("Play this split of --env's own tasks instead of an input.", metavar="NAME"),
+    ] = None
+    limit: Annotated[int | None, Option("The first N tasks only.", default="all", ge=1)] = None
+    samples: Samples = 1
+    seed: Seed = 0
+
+    def check(self, files: list[str] | None, env: str | None, model: str | None) -> None:
+        """Raises UsageError for a split that cannot be played."""
+        if self.split and not (env and model):
+            raise UsageError("--split needs --env and --model: whose tasks, played by whom?")
+        if self.split and files:
+            raise UsageError(
+                f"--split {self.split} plays the environment's own tasks: "
+                "name no file, or leave --split out"
+            )
+
+    def chosen(self, pools: Pools, env: str | None, played: Played) -> Iterator[Task]:
+        source = pools(env).tasks(self.split) if self.split else played.tasks()
+        return itertools.islice(source, self.limit)
 
 
 class Played:
-    """A task that the environment refuses is a bad line of the input (--on-error); an episode lost to a fault is counted.
+    """The tasks that were read, and the episodes that were lost.
 
-    One lost for want of a model's reply is lost work (exit 75), however many there are: its environment could be reached."""
+    A task that the environment refuses is a bad line of the input (--on-error); an episode lost to
+    a fault is counted. One lost for want of a model's reply is lost work (exit 75), however many
+    there are: its environment could be reached.
+    """
 
     def __init__(self, stage: Stage):
         self.env_faults = FaultCounter("rollouts")

@@ -1,53 +1,42 @@
-"""Lines that are no records, and records that a stage refuses: counted, limited, and kept with the reason (--rejects)."""
+"""Lines that are no records, and records that a stage refuses: counted, limited, and kept with the
+reason (--rejects)."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from coevolve import jsonl
 from coevolve.errors import BadInput, UsageError
 from coevolve.jsonl import BadLine
 
 
-class Faults(NamedTuple):
-    """What to do with lines that are no records."""
-
-    on_error: str = "fail"
-    max_errors: str | None = None
-    rejects: str | None = None
-
-
 class Rejected:
-    """Collects bad lines and rejected records; enforces the limits."""
+    """Collects them for one run of a stage.
 
-    def __init__(self, faults: Faults, name: str):
-        self.skip = faults.on_error == "skip"
-        self.count = 0
-        self._limit, self._percent = _limit(faults.max_errors)
-        self._name, self._path = name, faults.rejects
+    `limit` is a number of bad lines, or a percentage of all lines (`5%`); None: no limit.
+    """
+
+    def __init__(self, name: str, path: str | None, *, skip: bool, limit: str | None):
+        self.skip, self.count = skip, 0
+        self._name, self._path = name, path
+        self._most, self._percent = _limit(limit)
         self._open = contextlib.ExitStack()
         self._file: IO[bytes] | None = None
-        if self._path is not None:
-            jsonl.is_special(self._path)  # refuses a directory
-            with jsonl.writing(self._path):
-                stream = self._open.enter_context(open(self._path, "wb"))
-                self._file = self._open.enter_context(jsonl.packed(stream, self._path))
+        if path is not None:
+            jsonl.is_special(path)  # refuses a directory
+            with jsonl.writing(path):
+                stream = self._open.enter_context(open(path, "wb"))
+                self._file = self._open.enter_context(jsonl.packed(stream, path))
 
-    def append(self, bad: BadLine) -> None:
+    def append(self, bad: Bad) -> None:
+        """A bad line. Raises BadInput beyond a limit in lines."""
         self.count += 1
-        self.keep(
-            {
-                "where": bad.where,
-                "line": bad.number,
-                "reason": bad.reason,
-                "raw": bad.raw.decode("utf-8", "replace"),
-            }
-        )
-        if self._limit is not None and not self._percent and self.count > self._limit:
-            raise BadInput(
-                bad.where, bad.number, f"{bad.reason} (more than {self._limit:g} bad lines)"
-            )
+        raw = bad.raw.decode("utf-8", "replace")
+        self.keep({"where": bad.where, "line": bad.number, "reason": bad.reason, "raw": raw})
+        if not self._percent and self.count > self._most:
+            reason = f"{bad.reason} (more than {self._most:g} bad lines)"
+            raise BadInput(bad.where, bad.number, reason)
 
     def keep(self, entry: dict[str, Any]) -> None:
         if self._file:
@@ -56,18 +45,11 @@ class Rejected:
                 self._file.flush()
 
     def finish(self, read: int) -> None:
+        """After the last of `read` good lines. Raises BadInput beyond a limit in percent."""
         total = read + self.count
-        if (
-            self._percent
-            and self._limit is not None
-            and total
-            and 100 * self.count > self._limit * total
-        ):
-            raise BadInput(
-                self._name,
-                None,
-                f"{self.count} of {total} lines are bad, more than {self._limit:g}%",
-            )
+        if self._percent and 100 * self.count > self._most * total:
+            reason = f"{self.count} of {total} lines are bad, more than {self._most:g}%"
+            raise BadInput(self._name, None, reason)
 
     def close(self) -> None:
         if self._file:
@@ -75,9 +57,10 @@ class Rejected:
                 self._open.close()
 
 
-def _limit(text: str | None) -> tuple[float | None, bool]:
+def _limit(text: str | None) -> tuple[float, bool]:
+    """The number, and whether it is a percentage."""
     if text is None:
-        return None, False
+        return float("inf"), False
     try:
         return float(text.removesuffix("%")), text.endswith("%")
     except ValueError:

@@ -11,7 +11,8 @@ import typer
 from coevolve import jsonl
 from coevolve.options import Option
 from coevolve.reporting import model_calls, run, text
-from coevolve_cli.streams import Output, open_output
+from coevolve_cli.stage_options import Output
+from coevolve_cli.streams import open_output
 
 EXAMPLES = """
   coevolve report runs/quickstart/loop

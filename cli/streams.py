@@ -1,6 +1,6 @@
-"""What stages share: their options, inputs, the output that stdout is kept for, counts, progress.
+"""What stages share: inputs, the output that stdout is kept for, counts, progress.
 
-    with io.stage("merge", files) as s:
+    with stage("merge", files) as s:
         for line in s.read(Task):
             s.write(record)
 
@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, Annotated, Any, ClassVar, TypeVar
+from typing import IO, Any, TypeVar
 
 from coevolve import jsonl
 from coevolve.errors import (
@@ -26,133 +26,10 @@ from coevolve.errors import (
     UsageError,
     WriteFailed,
 )
-from coevolve.jsonl import BadLine, Line
-from coevolve.options import Option, Settings
-from coevolve_cli.rejects import Faults, Rejected
+from coevolve.jsonl import Bad, Line
+from coevolve_cli.rejects import Rejected
 
 T = TypeVar("T")
-
-
-class Output(Settings, frozen=True, kw_only=True):
-    """Where records go."""
-
-    PANEL: ClassVar[str] = "Output"
-
-    output: Annotated[
-        str,
-        Option(
-            "Write here, whole or not at all (packed if the name ends in .gz or .zst); - is standard output.",
-            metavar="FILE",
-            short="-o",
-            file="main",
-        ),
-    ] = "-"
-
-
-class QuietOutput(Output, frozen=True, kw_only=True):
-    quiet: Annotated[
-        bool, Option("Print no progress and no summary.", short="-q", advanced=True)
-    ] = False
-
-
-class Streams(QuietOutput, frozen=True, kw_only=True):
-    """Input and output of a stage, and what becomes of lines that are no records."""
-
-    PANEL: ClassVar[str] = "Input and output"
-
-    rejects: Annotated[
-        str | None,
-        Option(
-            "Keep what was set aside here, with the reason.",
-            metavar="FILE",
-            advanced=True,
-            file="out",
-        ),
-    ] = None
-    on_error: Annotated[
-        str,
-        Option(
-            "What to do at a line that is no record.",
-            advanced=True,
-            choices={"fail": "stop (exit 3)", "skip": "set it aside and go on"},
-        ),
-    ] = "fail"
-    max_errors: Annotated[
-        str | None,
-        Option(
-            "With --on-error skip: stop beyond so many bad lines, or so many of a hundred.",
-            metavar="N|P%",
-            default="no limit",
-            advanced=True,
-        ),
-    ] = None
-    exit_status: Annotated[
-        bool, Option("Exit 4 if nothing was written.", short="-e", advanced=True)
-    ] = False
-
-    def stage(self, name: str, files: list[str] | None, *, reads: bool = True):  # noqa: ANN201
-        """See `stage`."""
-        faults = Faults(self.on_error, self.max_errors, self.rejects)
-        return stage(
-            name,
-            files,
-            self.output,
-            faults,
-            quiet=self.quiet,
-            exit_status=self.exit_status,
-            reads=reads,
-        )
-
-
-class EnvName(Settings, frozen=True, kw_only=True):
-    """The environment that a stage plays or asks."""
-
-    PANEL: ClassVar[str] = "Environment"
-
-    env: Annotated[
-        str | None,
-        Option(
-            "The environment: desk, bfcl, appworld, or the command line of one of yours. "
-            "A command line that stands in records runs only if it is named here.",
-            metavar="NAME|COMMAND",
-            default="the one that the records name",
-        ),
-    ] = None
-
-
-class EnvOptions(EnvName, frozen=True, kw_only=True):
-    """The environment, and how it is run."""
-
-    workers: Annotated[
-        int,
-        Option(
-            "Environment processes that run side by side; the output does not depend on it.",
-            advanced=True,
-            ge=1,
-        ),
-    ] = 1
-    any_version: Annotated[
-        bool,
-        Option(
-            "Take records made with another version of their environment, with a warning.",
-            advanced=True,
-        ),
-    ] = False
-
-
-class RunDir(Settings, frozen=True, kw_only=True):
-    """The run that a stage belongs to."""
-
-    PANEL: ClassVar[str] = "Input and output"
-
-    run: Annotated[
-        str | None,
-        Option(
-            "Directory of the run: journals and what models took are kept there.",
-            metavar="DIR",
-            advanced=True,
-        ),
-    ] = None
 
 
 class Stage:
@@ -235,16 +112,18 @@ def stage(
     name: str,
     files: list[str] | None,
     output: str = "-",
-    faults: Faults = Faults(),
     *,
+    reads: bool = True,
     quiet: bool = False,
     exit_status: bool = False,
-    reads: bool = True,
+    rejects: str | None = None,
+    on_error: str = "fail",
+    max_errors: str | None = None,
 ) -> Iterator[Stage]:
-    """Opens output and rejects, counts, and reports. `reads=False` for a command that has no input."""
+    """Opens output and rejects, counts, and reports. `reads=False` for a command without input."""
     if reads:
         check_input(files)
-    rejected = Rejected(faults, name)
+    rejected = Rejected(name, rejects, skip=on_error == "skip", limit=max_errors)
     try:
         with open_output(output) as out:
             s = Stage(name, files, out, rejected, quiet)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar
 
 from coevolve import jsonl
 from coevolve.errors import UsageError
-from coevolve.options import Option, Settings, fields
+from coevolve.options import Advanced, Option, Settings, fields
 from coevolve.records import Task
-from coevolve.training.settings import LocalSettings, VerlLimits
+from coevolve.training.settings import LOCAL, LocalSettings, VerlLimits
 from coevolve_cli.options import Call, Files
-from coevolve_cli.streams import EnvOptions, Streams
+from coevolve_cli.stage_options import EnvStreams, Streams
 
 EXAMPLES = """
   coevolve train tasks.jsonl --run runs/a --model laptop --steps 10 --lr 3e-4 --beta 5e-3 --temperature 1 > rollouts.jsonl
@@ -31,15 +31,12 @@ class TrainOptions(Settings, frozen=True, kw_only=True):
 
     run: Annotated[
         str,
-        Option(
-            "Directory of the run: checkpoints, metrics.jsonl, rollouts, the link policy.",
-            metavar="DIR",
-        ),
+        Option("The run: checkpoints, metrics.jsonl, rollouts, the link policy.", metavar="DIR"),
     ]
     iteration: Annotated[
         int | None,
         Option(
-            "Which iteration this is; a finished one only prints its rollouts again.",
+            "Which iteration this is; a finished one only prints its rollouts.",
             default="the next",
             ge=1,
         ),
@@ -54,55 +51,35 @@ class TrainOptions(Settings, frozen=True, kw_only=True):
             },
         ),
     ] = "local"
-    stop: Annotated[
-        bool, Option("Train nothing: end RUN's trainer, if one is there.", advanced=True)
-    ] = False
+    stop: Annotated[bool, Advanced("Train nothing: end RUN's trainer, if one is there.")] = False
     save_every: Annotated[
         int | None,
-        Option(
-            "Optimiser steps between checkpoints.",
-            default="at the iteration's end",
-            advanced=True,
-            ge=1,
-        ),
+        Advanced("Optimiser steps between checkpoints.", default="at the iteration's end", ge=1),
     ] = None
     keep_checkpoints: Annotated[
         int | None,
-        Option(
-            "How many of the newest checkpoints are kept.",
-            default="1, with verl 2",
-            advanced=True,
-            ge=1,
-        ),
+        Advanced("How many of the newest checkpoints are kept.", default="1, with verl 2", ge=1),
     ] = None
     max_env_errors: Annotated[
         float,
-        Option(
-            "Fail if more than this share of a step's rollouts is lost to errors of the environment.",
-            advanced=True,
+        Advanced(
+            "Fail if more of a step's rollouts are lost to errors of the environment (share).",
             ge=0,
             le=1,
         ),
     ] = 0.25
-
-
-class LocalMachine(Settings, frozen=True, kw_only=True):
-    """What the local backend runs on."""
-
-    PANEL: ClassVar[str] = "Backend local"
-
     device: Annotated[
         str | None,
-        Option(
+        Advanced(
             "Where the model is.",
+            panel=LOCAL,
             default="a GPU if there is one",
-            advanced=True,
             choices={"cpu": "the processor", "cuda": "the first NVIDIA GPU"},
         ),
     ] = None
     threads: Annotated[
         int | None,
-        Option("Threads of torch.", default="OMP_NUM_THREADS, else 1", advanced=True, ge=1),
+        Advanced("Threads of torch.", panel=LOCAL, default="OMP_NUM_THREADS, else 1", ge=1),
     ] = None
 
 
@@ -112,23 +89,24 @@ class VerlOptions(VerlLimits, frozen=True, kw_only=True):
     preset: Annotated[
         str | None,
         Option(
-            "Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, or a TOML file like theirs.",
+            "Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, cpu, or a "
+            "TOML file like theirs.",
             metavar="NAME|FILE",
         ),
     ] = None
     prompt_tokens: Annotated[
         int | None,
-        Option(
+        Advanced(
             "Tokens that an episode's prompt may have; a task with a longer one is refused.",
             default="half of --episode-tokens",
-            advanced=True,
             ge=1,
         ),
     ] = None
 
 
+ALL = {**fields(TrainOptions), **fields(LocalSettings)}
 ONLY = {
-    "local": {*fields(LocalMachine)} | {"drop_zero_variance", "lora_rank", "dtype"},
+    "local": {name for name, field in ALL.items() if field.panel == LOCAL},
     "verl": {*fields(VerlOptions)},
 }
 """Options of one backend."""
@@ -138,10 +116,8 @@ def command(
     files: Files,
     run: TrainOptions,
     settings: LocalSettings,
-    machine: LocalMachine,
     verl: VerlOptions,
-    where: EnvOptions,
-    io: Streams,
+    io: EnvStreams,
     call: Call,
 ) -> None:
     """Train the policy for one iteration with GRPO on the tasks; print its rollouts.
@@ -164,10 +140,10 @@ def command(
     if run.backend == "verl":
         from coevolve_cli import train_verl
 
-        chosen, wanted = train_verl.options(run, verl, where, call)
+        chosen, wanted = train_verl.options(run, verl, io, call)
         if call.dry_run:
             tasks = _planned(files, io)
-            env = _environment(tasks, where.env) if tasks else where.env
+            env = _environment(tasks, io.env) if tasks else io.env
             train_verl.dry_run(tasks, wanted, run.run, env, chosen, run.iteration)
             return
     else:
@@ -176,12 +152,12 @@ def command(
         if call.dry_run:
             tasks = _planned(files, io)
             if tasks:
-                _environment(tasks, where.env)
+                _environment(tasks, io.env)
             rollouts = settings.steps * settings.batch * settings.samples
             return call.plan(tasks=len(tasks), rollouts=rollouts, updates=settings.steps)
     with io.stage("train", files) as s:
         tasks = [line.record for line in s.read(Task)]
-        env = _environment(tasks, where.env)
+        env = _environment(tasks, io.env)
         if run.backend == "verl":
             from coevolve.training.verl.driver import train as train_with_verl
 
@@ -192,7 +168,7 @@ def command(
             from coevolve.environments.client import Pool
             from coevolve.training.local import train
 
-            with Pool(env, workers=where.workers, any_version=where.any_version) as pool:
+            with Pool(env, workers=io.workers, any_version=io.any_version) as pool:
                 rollouts = train(
                     tasks,
                     settings,
@@ -202,8 +178,8 @@ def command(
                     save_every=run.save_every,
                     keep_checkpoints=run.keep_checkpoints or 1,
                     max_env_errors=run.max_env_errors,
-                    device=machine.device,
-                    threads=machine.threads,
+                    device=run.device,
+                    threads=run.threads,
                     on_step=on_step,
                 )
         with open(rollouts, "rb") as lines:
@@ -231,7 +207,7 @@ def _check_backend(backend: str, call: Call) -> None:
         )
 
 
-def _planned(files: list[str] | None, io: Streams) -> list[Task]:
+def _planned(files: list[str] | None, io: EnvStreams) -> list[Task]:
     """The tasks of a dry run, read as the run itself would; what it would set aside is kept nowhere."""
     reading = Streams(quiet=True, on_error=io.on_error, max_errors=io.max_errors)
     with reading.stage("train", files) as s:

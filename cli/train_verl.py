@@ -21,12 +21,12 @@ from coevolve.training.verl.stop import stop
 
 if TYPE_CHECKING:
     from coevolve_cli.options import Call
-    from coevolve_cli.streams import EnvOptions
+    from coevolve_cli.stage_options import EnvStreams
     from coevolve_cli.train import TrainOptions, VerlOptions
 
 
 def options(
-    run: TrainOptions, verl: VerlOptions, where: EnvOptions, call: Call
+    run: TrainOptions, verl: VerlOptions, io: EnvStreams, call: Call
 ) -> tuple[VerlRun, VerlSettings]:
     """How to run, and what to train. Raises UsageError, MissingDependency."""
     if importlib.util.find_spec("verl") is None:
@@ -41,8 +41,8 @@ def options(
     how = VerlRun(
         preset=chosen,
         overrides=call.rest,
-        workers=where.workers,
-        any_version=where.any_version,
+        workers=io.workers,
+        any_version=io.any_version,
         save_every=run.save_every,
         max_env_errors=run.max_env_errors,
         check_at_once=refuse_at_once,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -21,13 +20,14 @@ from coevolve.validation.solver import Solver
 from coevolve.validation.validate import CHUNK, WHAT, validate, validity
 from coevolve_cli.model_options import PlayerOptions
 from coevolve_cli.options import Call, Files
-from coevolve_cli.streams import EnvOptions, RunDir, Stage, Streams
+from coevolve_cli.stage_options import RunStreams
+from coevolve_cli.streams import Stage
 
 EXAMPLES = """
   coevolve abstract explorations.jsonl | coevolve validate > tasks.jsonl
   coevolve validate candidates.jsonl --verdicts verdicts.jsonl -o tasks.jsonl
   coevolve validate candidates.jsonl --gate paper | wc -l
-  coevolve validate candidates.jsonl --model MODEL --samples 4 --base-url http://localhost:8000/v1 -o tasks.jsonl
+  coevolve validate candidates.jsonl --model MODEL --samples 4 --base-url http://localhost:8000/v1 > tasks.jsonl
 """
 
 
@@ -46,62 +46,43 @@ class ValidateSettings(Settings, frozen=True, kw_only=True):
     ] = "strict"
     samples: Samples = 4
     min_solved: Annotated[
-        int, Option("With --model and --gate strict: so many of its attempts must succeed.", ge=0)
+        int, Option("With --model and --gate strict: so many attempts must succeed.", ge=0)
     ] = 0
     seed: Seed = 0
-    verdicts: Annotated[
-        str | None, Option("Every verdict goes here.", metavar="FILE", file="out")
-    ] = None
+    verdicts: Annotated[str | None, Option("Every verdict goes here.", file="out")] = None
 
 
 def command(
-    files: Files,
-    settings: ValidateSettings,
-    where: EnvOptions,
-    solver: PlayerOptions,
-    run: RunDir,
-    io: Streams,
-    call: Call,
+    files: Files, settings: ValidateSettings, solver: PlayerOptions, io: RunStreams, call: Call
 ) -> None:
-    """Replay each task's solution twice in fresh sessions, run controls that must fail, print the valid tasks.
+    """Replay each task's solution twice in fresh sessions, run controls that must fail, print the
+    valid tasks.
 
-    Doing nothing, one harmless call per turn, and the solution less one call must all fail. With --model an agent that sees only the request then tries the valid ones: its solve rate is their difficulty; --gate paper asks for a success or a positive reward of some attempt.
+    Doing nothing, one harmless call per turn, and the solution less one call must all fail. With
+    --model an agent that sees only the request then tries the valid ones: its solve rate is their
+    difficulty; --gate paper asks for a success or a positive reward of some attempt.
     """
     if call.dry_run:
-        replays = 2 if settings.gate == "strict" else 1
-        attempts = settings.samples if solver.model else 0
-        return call.plan(
-            tasks_at_a_time=CHUNK, replays_per_task=replays, attempts_per_task=attempts
-        )
+        work = {"tasks_at_a_time": CHUNK, "replays_per_task": 2 if settings.gate == "strict" else 1}
+        return call.plan(**work, attempts_per_task=settings.samples if solver.model else 0)
     env_faults, finished = FaultCounter(WHAT), False
-    with solver.player("validate", run=run.run, quiet=io.quiet) as (player, served):
+    with solver.player("validate", io) as (player, served):
         agent, about = None, {}
         if player.model is not None:
-            agent = Solver(
-                player.policy(served),
-                settings.samples,
-                settings.min_solved,
-                settings.seed,
-                player.max_actions,
-            )
+            tries = settings.samples, settings.min_solved, settings.seed
+            agent = Solver(player.policy(served), *tries, player.max_actions)
             about = {**player.identity(agent.policy), "attempts": agent[1:]}
-        path = journal_path(io.output, Path(run.run) / "validate.journal" if run.run else None)
+        path = journal_path(io.output, io.in_run("validate.journal"))
         journal = Journal(path, {"command": "validate", "gate": settings.gate, **about})
         try:
             with (
                 io.stage("validate", files) as s,
-                Pools(where.workers, where.env, any_version=where.any_version) as pools,
+                Pools(io.workers, io.env, any_version=io.any_version) as pools,
                 jsonl.atomic(settings.verdicts) if settings.verdicts else nullcontext() as kept,
             ):
                 lines: deque[Line[Task]] = deque()
-                verdicts = validate(
-                    _tasks(s, lines),
-                    pools,
-                    gate=settings.gate,
-                    solver=agent,
-                    journal=journal,
-                    env_faults=env_faults,
-                )
+                how = {"gate": settings.gate, "solver": agent, "journal": journal}
+                verdicts = validate(_tasks(s, lines), pools, env_faults=env_faults, **how)
                 reasons = _sift(s, verdicts, lines, kept.write if kept else None)
                 if journal.reused:
                     s.note(f"resumed {journal.reused}")
@@ -128,7 +109,7 @@ def _sift(
     lines: deque[Line[Task]],
     keep: Callable[[bytes], object] | None,
 ) -> Counter[str]:
-    """Writes the valid tasks, sets the others aside, and returns the reasons of those that are not valid."""
+    """Writes the valid tasks, sets the others aside, and returns the reasons of those others."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for verdict in verdicts:

@@ -28,8 +28,6 @@ class Option(msgspec.Struct, frozen=True):
     help: str
     panel: str = ""
     """Heading in the help; empty: the `PANEL` of the class."""
-    advanced: bool = False
-    """Shown by --help-all only."""
     choices: dict[str, str] = {}
     """The only values that are allowed (None beside them), and what each means."""
     metavar: str = ""
@@ -42,6 +40,13 @@ class Option(msgspec.Struct, frozen=True):
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
+    advanced: bool = False
+
+
+class Advanced(Option, frozen=True):
+    """An option that only --help-all shows."""
+
+    advanced: bool = True
 
 
 class Field(NamedTuple):
@@ -79,6 +84,8 @@ class Field(NamedTuple):
         """The type in one word, for the help."""
         if self.option.choices:
             return "CHOICE"
+        if self.option.file:
+            return "FILE"
         kinds = {int: "N", float: "X"}
         return next((kinds[member] for member in _members(self.type) if member in kinds), "TEXT")
 
@@ -184,49 +191,40 @@ def _table(text: str) -> dict[str, Any]:
 
 # Options that several classes of settings share: one name, one meaning, one text.
 Seed = Annotated[
-    int,
-    Option(
-        "Number that all random draws start from: same input, same seed, same bytes.", advanced=True
-    ),
+    int, Advanced("Number that all random draws start from: same input, same seed, same bytes.")
 ]
 Samples = Annotated[int, Option("How many rollouts (attempts) each task gets.", short="-k", ge=1)]
 MaxActions = Annotated[
     int | None,
-    Option(
-        "Actions (tool calls) that an episode may take.",
-        default="as the environment says",
-        advanced=True,
-        ge=1,
+    Advanced(
+        "Actions (tool calls) that an episode may take.", default="as the environment says", ge=1
     ),
 ]
 EpisodeTokens = Annotated[
     int | None,
-    Option(
+    Advanced(
         "Tokens that an episode may hold in all, prompt and replies together.",
         panel="Lengths",
         default="what the model was made for",
-        advanced=True,
         ge=1,
     ),
 ]
 ReplyTokens = Annotated[
     int | None,
-    Option(
+    Advanced(
         "Tokens that one reply of the model may have.",
         panel="Lengths",
         default="as many as the episode has left",
-        advanced=True,
         ge=1,
     ),
 ]
 KeepTokens = Annotated[
-    bool, Option("Keep token ids, their mask and log-probabilities in the rollouts.", advanced=True)
+    bool, Advanced("Keep token ids, their mask and log-probabilities in the rollouts.")
 ]
 PromptStyle = Annotated[
     str,
-    Option(
+    Advanced(
         "How a model is told its tools.",
-        advanced=True,
         choices={
             "tools": "as its server or its chat template does it",
             "openai": "BFCL's way for models with tool calls of OpenAI's form",
@@ -236,8 +234,5 @@ PromptStyle = Annotated[
     ),
 ]
 Iteration = Annotated[
-    int,
-    Option(
-        "Iteration of the loop that this belongs to; noted in the records.", advanced=True, ge=0
-    ),
+    int, Advanced("Iteration of the loop that this belongs to; noted in the records.", ge=0)
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from coevolve.options import Iteration, Option, Seed, Settings
+from coevolve.options import Advanced, Iteration, Option, Seed, Settings
 
 MODES = {
     "guided": "around the signals of the input, the policy's weaknesses",
@@ -27,7 +27,7 @@ class ExploreSettings(Settings, frozen=True):
     ] = 2
     max_actions: Annotated[int, Option("Actions (tool calls) that an episode may take.", ge=1)] = 40
     max_contexts: Annotated[
-        int, Option("Guided: at most this many signalled tasks are explored.", advanced=True, ge=0)
+        int, Advanced("Guided: at most this many signalled tasks are explored.", ge=0)
     ] = 32
     seed: Seed = 0
     iteration: Iteration = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from coevolve.options import Option, Settings
+from coevolve.options import Advanced, Option, Settings
 
 BUDGET = "Budget"
 
@@ -16,28 +16,25 @@ class Budget(Settings, frozen=True, kw_only=True):
 
     budget_calls: Annotated[
         int | None,
-        Option(
+        Advanced(
             "Paid calls after which the command stops (exit 5); a rerun goes on.",
             default="no limit",
-            advanced=True,
             ge=0,
         ),
     ] = None
     budget_tokens: Annotated[
         int | None,
-        Option(
+        Advanced(
             "Tokens of paid calls, requests and replies together, after which the command stops (exit 5).",
             default="no limit",
-            advanced=True,
             ge=0,
         ),
     ] = None
     budget_cost: Annotated[
         float | None,
-        Option(
+        Advanced(
             "Cost of paid calls, in the currency of --prices, after which the command stops (exit 5).",
             default="no limit",
-            advanced=True,
             ge=0,
         ),
     ] = None
@@ -56,48 +53,32 @@ class ServiceOptions(Budget, frozen=True, kw_only=True):
             metavar="URL",
         ),
     ] = None
-    concurrency: Annotated[
-        int, Option("Calls in flight at the server at once.", advanced=True, ge=1)
-    ] = 16
-    timeout: Annotated[
-        float,
-        Option(
-            "Seconds that one attempt at a call may take.", metavar="SECONDS", advanced=True, ge=0.1
-        ),
-    ] = 600.0
+    concurrency: Annotated[int, Advanced("Calls in flight at the server at once.", ge=1)] = 16
+    timeout: Annotated[float, Advanced("Seconds that one attempt at a call may take.", ge=0.1)] = (
+        600.0
+    )
     journal: Annotated[
         str | None,
-        Option(
+        Advanced(
             "Where paid answers are kept, so that a rerun pays for none twice.",
             metavar="DIR",
             default="$COEVOLVE_HOME/journal",
-            advanced=True,
         ),
     ] = None
     offline: Annotated[
-        bool,
-        Option(
-            "Take answers from the journal only; a question that it lacks is an error.",
-            advanced=True,
-        ),
+        bool, Advanced("Take answers from the journal only; a question that it lacks is an error.")
     ] = False
     prices: Annotated[
         str | None,
-        Option(
+        Advanced(
             "TOML or JSON with a table for each model: prompt, completion and cached, per million tokens.",
             panel=BUDGET,
-            metavar="FILE",
-            advanced=True,
             file="in",
         ),
     ] = None
     request_extra: Annotated[
         dict[str, Any],
-        Option(
-            "Further fields of every request; null removes one.",
-            metavar="a JSON object",
-            advanced=True,
-        ),
+        Advanced("Further fields of every request; null removes one.", metavar="a JSON object"),
     ] = {}
     at_server: dict[str, str] = {}
     """Name of a model → the server's name of it, where that is another."""

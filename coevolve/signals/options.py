@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec.structs import force_setattr
 
 from coevolve.errors import UsageError
-from coevolve.options import Option
+from coevolve.options import Advanced, Option
 from coevolve.signals.kinds import KINDS, PAPER, SIGNAL_KINDS, WEIGHTS
 from coevolve.signals.patterns import FAMILIES
 from coevolve.signals.settings import SignalSettings
@@ -46,11 +46,10 @@ class SignalOptions(SignalSettings, frozen=True, kw_only=True):
     ] = {}
     patterns: Annotated[
         tuple[str, ...] | None,
-        Option(
+        Advanced(
             "Rare: what counts as a pattern of actions.",
             metavar="FAMILY,…",
             default="1gram,2gram; with --mode paper 2gram",
-            advanced=True,
             choices=FAMILIES,
         ),
     ] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from coevolve.errors import UsageError
-from coevolve.options import Option, Settings
+from coevolve.options import Advanced, Option, Settings
 from coevolve.signals.history import KEEP
 
 
@@ -28,37 +28,29 @@ class SignalSettings(Settings, frozen=True, kw_only=True):
     """Names of kinds (`kinds/`); none: all of the mode."""
     window: Annotated[
         int,
-        Option(
+        Advanced(
             "Forgetting: how many earlier groups of a task count (W; open in the paper).",
-            advanced=True,
             ge=1,
             le=KEEP,
         ),
     ] = 5
     alpha: Annotated[
         float,
-        Option(
-            "Level of the exact tests (calibrated forgetting and combination).",
-            advanced=True,
-            ge=0,
-            le=1,
-        ),
+        Advanced("Level of the exact tests (calibrated forgetting and combination).", ge=0, le=1),
     ] = 0.05
     # ACE, arXiv 2608.27260.
     band: Annotated[
         tuple[float, float],
-        Option(
+        Advanced(
             "Boundary, calibrated: the band of solve rates at which a task can be learnt from.",
             metavar="LOW,HIGH",
-            advanced=True,
         ),
     ] = (0.2, 0.8)
     # A task never tried has .6.
     band_mass: Annotated[
         float,
-        Option(
+        Advanced(
             "Boundary, calibrated: least posterior probability that the solve rate is in --band.",
-            advanced=True,
             ge=0,
             le=1,
         ),
@@ -67,45 +59,37 @@ class SignalSettings(Settings, frozen=True, kw_only=True):
     """Families of action patterns (`patterns.py`)."""
     min_observations: Annotated[
         int,
-        Option(
-            "Rare: least number of (rollout, pattern) pairs (N_min; open in the paper).",
-            advanced=True,
-            ge=0,
+        Advanced(
+            "Rare: least number of (rollout, pattern) pairs (N_min; open in the paper).", ge=0
         ),
     ] = 100
     theta: Annotated[
         float,
-        Option(
+        Advanced(
             "Rare, --mode paper: percentage below which a pattern is rare (the paper's example).",
-            advanced=True,
             ge=0,
         ),
     ] = 5.0
     rare_share: Annotated[
         float,
-        Option(
+        Advanced(
             "Rare, calibrated: part of an equal share among the patterns below which one is rare.",
-            advanced=True,
             ge=0,
         ),
     ] = 0.5
     rate_floor: Annotated[
         float,
-        Option(
+        Advanced(
             "Error and stall: the rate must exceed this with 97.5 % confidence (Wilson bound).",
-            advanced=True,
             ge=0,
             le=1,
         ),
     ] = 0.05
     max_evidence: Annotated[
-        int, Option("Trajectories that a signal carries as evidence.", advanced=True, ge=1)
+        int, Advanced("Trajectories that a signal carries as evidence.", ge=1)
     ] = 8
     observation_chars: Annotated[
-        int,
-        Option(
-            "Characters after which an observation in the evidence is cut.", advanced=True, ge=0
-        ),
+        int, Advanced("Characters after which an observation in the evidence is cut.", ge=0)
     ] = 4000
 
     def __post_init__(self) -> None:

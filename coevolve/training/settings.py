@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from coevolve.options import (
+    Advanced,
     EpisodeTokens,
     KeepTokens,
     MaxActions,
@@ -21,6 +22,7 @@ from coevolve.options import (
     Settings,
 )
 
+LOCAL = "Backend local"
 OBJECTIVE = "Objective"
 BATCHES = "Batches"
 
@@ -52,62 +54,46 @@ class GrpoSettings(Settings, frozen=True, kw_only=True):
     seed: Seed = 0
     temperature: Annotated[
         float,
-        Option(
+        Advanced(
             "Temperature at which rollouts are sampled and their log-probabilities taken.",
             panel=OBJECTIVE,
-            advanced=True,
             gt=0,
         ),
     ] = 0.9
     lr: Annotated[float, Option("Learning rate (AdamW, constant).", panel=OBJECTIVE, ge=0)] = 1e-6
-    weight_decay: Annotated[
-        float, Option("Weight decay of AdamW.", panel=OBJECTIVE, advanced=True, ge=0)
-    ] = 0.01
+    weight_decay: Annotated[float, Advanced("Weight decay of AdamW.", panel=OBJECTIVE, ge=0)] = 0.01
     beta: Annotated[
         float,
-        Option(
+        Advanced(
             "Weight of the KL divergence from the policy that the run began with.",
             panel=OBJECTIVE,
-            advanced=True,
             ge=0,
         ),
     ] = 1e-3
     clip_low: Annotated[
         float,
-        Option(
-            "How far below 1 the probability ratio of a token counts.",
-            panel=OBJECTIVE,
-            advanced=True,
-            ge=0,
-        ),
+        Advanced("How far below 1 the probability ratio of a token counts.", panel=OBJECTIVE, ge=0),
     ] = 0.2
     clip_high: Annotated[
         float,
-        Option(
-            "How far above 1 the probability ratio of a token counts.",
-            panel=OBJECTIVE,
-            advanced=True,
-            ge=0,
-        ),
+        Advanced("How far above 1 the probability ratio of a token counts.", panel=OBJECTIVE, ge=0),
     ] = 0.28
     clip_dual: Annotated[
         float,
-        Option(
+        Advanced(
             "Dual clip: the largest ratio that counts where the advantage is negative.",
             panel=OBJECTIVE,
-            advanced=True,
             gt=0,
         ),
     ] = 3.0
-    grad_clip: Annotated[
-        float, Option("Largest norm of a gradient.", panel=OBJECTIVE, advanced=True, gt=0)
-    ] = 1.0
+    grad_clip: Annotated[float, Advanced("Largest norm of a gradient.", panel=OBJECTIVE, gt=0)] = (
+        1.0
+    )
     reward: Annotated[
         str,
-        Option(
+        Advanced(
             "What GRPO takes as the reward of a rollout.",
             panel=OBJECTIVE,
-            advanced=True,
             choices={
                 "success": "1 for a task that was solved, else 0",
                 "progress": "the share of the task's goals that were reached",
@@ -116,12 +102,8 @@ class GrpoSettings(Settings, frozen=True, kw_only=True):
     ] = "success"
     newest_share: Annotated[
         float,
-        Option(
-            "Share of a batch that is drawn from the newest tasks.",
-            panel=BATCHES,
-            advanced=True,
-            ge=0,
-            le=1,
+        Advanced(
+            "Share of a batch that is drawn from the newest tasks.", panel=BATCHES, ge=0, le=1
         ),
     ] = 0.5
     max_actions: MaxActions = None
@@ -136,29 +118,25 @@ class LocalSettings(GrpoSettings, frozen=True, kw_only=True):
 
     drop_zero_variance: Annotated[
         bool,
-        Option(
-            "Leave groups with equal rewards out of the update, their KL included.",
-            panel="Backend local",
-            advanced=True,
+        Advanced(
+            "Leave groups with equal rewards out of the update, their KL included.", panel=LOCAL
         ),
     ] = False
     lora_rank: Annotated[
         int | None,
-        Option(
+        Advanced(
             "Train adapters of this rank only (needs the package peft).",
-            panel="Backend local",
+            panel=LOCAL,
             default="all weights are trained",
-            advanced=True,
             ge=1,
         ),
     ] = None
     dtype: Annotated[
         str | None,
-        Option(
+        Advanced(
             "Number format of the passes on a GPU; the weights are float32 always.",
-            panel="Backend local",
+            panel=LOCAL,
             default="bfloat16 on a GPU that has it",
-            advanced=True,
             choices={"float32": "exact, slower", "bfloat16": "half the memory, faster"},
         ),
     ] = None
@@ -170,49 +148,24 @@ class VerlLimits(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Backend verl"
 
     call_timeout: Annotated[
-        float,
-        Option(
-            "Seconds that one action of the environment may take.",
-            metavar="SECONDS",
-            advanced=True,
-            ge=0.1,
-        ),
+        float, Advanced("Seconds that one action of the environment may take.", ge=0.1)
     ] = 30
-    episode_timeout: Annotated[
-        float, Option("Seconds that an episode may take.", metavar="SECONDS", advanced=True, ge=1)
-    ] = 1200
+    episode_timeout: Annotated[float, Advanced("Seconds that an episode may take.", ge=1)] = 1200
     step_timeout: Annotated[
-        float,
-        Option(
-            "Seconds that all episodes of an optimiser step may take.",
-            metavar="SECONDS",
-            advanced=True,
-            ge=1,
-        ),
+        float, Advanced("Seconds that all episodes of an optimiser step may take.", ge=1)
     ] = 3600
     wait_timeout: Annotated[
         float,
-        Option(
-            "Seconds that the trainer waits for the next iteration's tasks before it ends.",
-            metavar="SECONDS",
-            advanced=True,
-            ge=1,
+        Advanced(
+            "Seconds that the trainer waits for the next iteration's tasks before it ends.", ge=1
         ),
     ] = 7200
     stall_timeout: Annotated[
         float,
-        Option(
-            "Seconds without progress after which the trainer is ended (exit 75).",
-            metavar="SECONDS",
-            advanced=True,
-            ge=1,
-        ),
+        Advanced("Seconds without progress after which the trainer is ended (exit 75).", ge=1),
     ] = 1800
     restart_each_iteration: Annotated[
-        bool,
-        Option(
-            "End the trainer with each iteration; the next call starts another one.", advanced=True
-        ),
+        bool, Advanced("End the trainer with each iteration; the next call starts another one.")
     ] = False
 
 
