@@ -19,12 +19,6 @@ from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import Stage
 
-EXAMPLES = """
-  coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract > candidates.jsonl
-  coevolve abstract explorations.jsonl --rejects rejects.jsonl -o candidates.jsonl
-  coevolve abstract explorations.jsonl --model MODEL --base-url http://localhost:8000/v1 > candidates.jsonl
-"""
-
 
 class AbstractSettings(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Abstraction"

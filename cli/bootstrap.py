@@ -13,11 +13,6 @@ from coevolve_cli.options import Call
 from coevolve_cli.stage_options import Workers
 from coevolve_cli.streams import progress
 
-EXAMPLES = """
-  coevolve bootstrap -o runs/policy
-  coevolve bootstrap -o runs/policy --seed 1 --steps 2000
-  coevolve evaluate --model runs/policy --env desk --split dev
-"""
 STEPS_PER_SECOND = 13
 """Optimiser steps on one core of a laptop."""
 
@@ -31,9 +26,11 @@ class BootstrapOutput(Settings, frozen=True, kw_only=True):
 
 
 def command(settings: BootstrapSettings, to: BootstrapOutput, call: Call) -> None:
-    """Build the laptop policy: a tiny Llama in Hugging Face form, fine-tuned on an environment's demonstrations.
+    """Build the laptop policy: a tiny Llama in Hugging Face form, fine-tuned on an environment's
+    demonstrations.
 
-    Takes two to three minutes on one core. A directory that already holds the same policy is left as it is.
+    Takes two to three minutes on one core. A directory that already holds the same policy is left
+    as it is.
     """
     if call.dry_run:
         return call.plan(steps=settings.steps, estimated_seconds=settings.steps / STEPS_PER_SECOND)

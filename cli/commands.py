@@ -1,8 +1,8 @@
 """The registry of verbs, each imported only when it runs, and the Typer application over it.
 
-`--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package with a function `command`
-(its options are the classes of settings in its signature, its help the docstring, `EXAMPLES` the tail of the help), or with
-the `COMMANDS` of a group.
+`--help` builds its list from `COMMANDS` and imports no verb. A verb is a module of this package
+with a function `command` (its options are the classes of settings in its signature, its help the
+docstring), or with the `COMMANDS` of a group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from coevolve import __version__
 from coevolve.errors import CoevolveError, PipeClosed
-from coevolve_cli.raw_values import RawValues
+from coevolve_cli.base_command import BaseCommand
 
 COMMANDS = {
     "train": "Train the policy with GRPO for one iteration; print its rollouts.",
@@ -36,7 +36,7 @@ COMMANDS = {
 }
 
 
-class CommandGroup(RawValues, TyperGroup):
+class CommandGroup(BaseCommand, TyperGroup):
     """A group whose commands are given."""
 
 
@@ -72,22 +72,21 @@ class RootGroup(CommandGroup):
 
 
 def _load(name: str):
-    from coevolve_cli.options import build, examples
+    from coevolve_cli.options import build
 
     module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
     if hasattr(module, "COMMANDS"):
         command = CommandGroup(
             name=name,
             help=module.HELP,
-            epilog=examples(module.EXAMPLES),
             no_args_is_help=True,
             rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
-            commands={sub: build(f"{name} {sub}", *c) for sub, c in module.COMMANDS.items()},
+            commands={sub: build(f"{name} {sub}", c) for sub, c in module.COMMANDS.items()},
         )
     else:
         keeps_rest = getattr(module, "KEEPS_REST", False)
-        command = build(name, module.command, module.EXAMPLES, keeps_rest=keeps_rest)
+        command = build(name, module.command, keeps_rest=keeps_rest)
     _guard(command)
     return command
 
@@ -125,9 +124,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\b\nExamples:\n"
-    "  coevolve extract-signals rollouts.jsonl > signals.jsonl\n"
-    "  coevolve explore --env desk --mode curious --episodes 50 | coevolve abstract | coevolve validate > tasks.jsonl",
 )
 
 
@@ -137,8 +133,9 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Agent–data co-evolution: train a policy, read its weaknesses, explore, synthesise tasks, validate, merge, repeat.
+    """Agent–data co-evolution: train a policy, read its weaknesses, explore, synthesise tasks,
+    validate, merge, repeat.
 
-    Stages read and write JSON lines; `-` or no file is standard input. Every option can also be set by
-    COEVOLVE_<COMMAND>_<OPTION>. COEVOLVE_DEBUG=1 shows tracebacks.
+    Stages read and write JSON lines; `-` or no file is standard input. Every option can also be set
+    by COEVOLVE_<COMMAND>_<OPTION>. COEVOLVE_DEBUG=1 shows tracebacks.
     """

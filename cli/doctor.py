@@ -1,4 +1,5 @@
-"""`coevolve doctor`: which interpreter holds what, and what each command lacks, with the install line."""
+"""`coevolve doctor`: which interpreter holds what, and what each command lacks, with the install
+line."""
 
 from __future__ import annotations
 
@@ -13,12 +14,6 @@ from coevolve.errors import Unreachable, UsageError
 from coevolve.options import nearest
 from coevolve_cli.stage_options import Output
 
-EXAMPLES = """
-  coevolve doctor
-  coevolve doctor verl bfcl                        # exit 69 if one of them is not there
-  coevolve doctor -q | jq -r 'select(.ok | not) | .install'
-"""
-
 
 def command(
     names: Annotated[
@@ -31,7 +26,8 @@ def command(
     ],
     io: Output,
 ) -> None:
-    """Print what is installed where, and what each command lacks, as JSON lines; a table goes to stderr.
+    """Print what is installed where, and what each command lacks, as JSON lines; a table goes to
+    stderr.
 
     Exit 0 whatever is missing, unless you name it.
     """

@@ -18,12 +18,6 @@ from coevolve_cli import env_files, env_install
 from coevolve_cli.stage_options import Output, Streams
 
 HELP = "List, install and check environments; print their tasks."
-EXAMPLES = """
-  coevolve env list
-  coevolve env install bfcl
-  coevolve env check 'python my_env.py'
-  coevolve env tasks desk --split heldout > heldout.jsonl
-"""
 Name = Annotated[
     str,
     typer.Argument(
@@ -42,7 +36,8 @@ class SplitOptions(Streams, frozen=True, kw_only=True):
 
 
 def list_(io: Output) -> None:
-    """Print the environments that coevolve knows by name, as JSON lines: those that play, then what else can be installed."""
+    """Print the environments that coevolve knows by name, as JSON lines: those that play, then what
+    else can be installed."""
     with io.listing("env list") as s:
         for name, own in registry.BUILT_IN.items():
             if own.recipe:
@@ -65,7 +60,8 @@ def _installable(name: str, recipe: install.InstallRecipe) -> dict[str, object]:
 
 
 def check(name: Name, io: Output) -> None:
-    """Start an environment and check that it keeps the protocol; one JSON line a check, exit 69 if one failed."""
+    """Start an environment and check that it keeps the protocol; one JSON line a check, exit 69 if
+    one failed."""
     failed = total = 0
     with io.listing("env check") as s:
         for result in run_checks(name):
@@ -89,13 +85,10 @@ def tasks(name: Name, io: SplitOptions) -> None:
 
 
 COMMANDS = {
-    "list": (list_, "  coevolve env list | jq -r 'select(.installed).name'"),
-    "install": (
-        env_install.install_,
-        "  coevolve env install bfcl\n  coevolve env install appworld --data data-0.1.0.bundle",
-    ),
-    "check": (check, "  coevolve env check bfcl\n  coevolve env check 'python my_env.py'"),
-    "tasks": (tasks, "  coevolve env tasks bfcl --split base --limit 5"),
-    "export": (env_files.export, "  coevolve env export bfcl tasks.jsonl --to official"),
-    "import": (env_files.import_, "  coevolve env import bfcl official > tasks.jsonl"),
+    "list": list_,
+    "install": env_install.install_,
+    "check": check,
+    "tasks": tasks,
+    "export": env_files.export,
+    "import": env_files.import_,
 }

@@ -28,11 +28,13 @@ class ExportOptions(Streams, frozen=True, kw_only=True):
     any_version: AnyVersion = False
 
 
-def export(name: Name, files: Files, own: ExportOptions, io: Streams) -> None:
-    """Write tasks (questions and answers) and rollouts (results, with their tasks) as the benchmark's own files.
+def export(name: Name, files: Files, io: ExportOptions) -> None:
+    """Write tasks (questions and answers) and rollouts (results, with their tasks) as the
+    benchmark's own files.
 
-    The folder is empty or not there yet. Official tasks keep their ids and are not copied. A rollout that the official code would misread goes to --rejects.
-    Prints one line an entry: the record's id, the name it has there.
+    The folder is empty or not there yet. Official tasks keep their ids and are not copied. A
+    rollout that the official code would misread goes to --rejects. Prints one line an entry: the
+    record's id, the name it has there.
     """
     _only_bfcl(name)
     if not io.to:
@@ -71,10 +73,12 @@ def import_(
     ],
     io: Streams,
 ) -> None:
-    """Print the tasks of question and answer files as task records, then the official ones that the folder names.
+    """Print the tasks of question and answer files as task records, then the official ones that the
+    folder names.
 
-    Nothing of the files is evaluated, and nothing is left out silently: what is no task stops the command with its line, or
-    goes to --rejects (--on-error skip). A task that was exported comes back as it was.
+    Nothing of the files is evaluated, and nothing is left out silently: what is no task stops the
+    command with its line, or goes to --rejects (--on-error skip). A task that was exported comes
+    back as it was.
     """
     _only_bfcl(name)
     where, skip = Path(directory), io.on_error == "skip"

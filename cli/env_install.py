@@ -33,9 +33,10 @@ def install_(
 ) -> None:
     """Install a benchmark into a virtual environment of its own.
 
-    It goes to $COEVOLVE_HOME/envs (default ~/.local/share/coevolve/envs). A second run changes nothing; an interrupted
-    installation is built anew. For appworld a small world of our own is built too, in $COEVOLVE_HOME/appworld/demo, so that it runs
-    without the official data; official data goes to $COEVOLVE_HOME/appworld/root, and what is there is never replaced.
+    It goes to $COEVOLVE_HOME/envs (default ~/.local/share/coevolve/envs). A second run changes
+    nothing; an interrupted installation is built anew. For appworld a small world of our own is
+    built too, in $COEVOLVE_HOME/appworld/demo, so that it runs without the official data; official
+    data goes to $COEVOLVE_HOME/appworld/root, and what is there is never replaced.
     """
     known = registry.BUILT_IN.get(name)
     recipe = known.recipe if known else name

@@ -25,14 +25,6 @@ from coevolve_cli.stage_options import RunStreams
 if TYPE_CHECKING:
     from coevolve.agents.drivers import Policy
 
-EXAMPLES = """
-  coevolve evaluate rollouts.jsonl
-  coevolve evaluate --model runs/a/policy --env desk --split heldout --samples 4 --rollouts after.jsonl > after.eval.jsonl
-  coevolve evaluate after.jsonl --against before.jsonl --mean kinds
-  coevolve evaluate --env bfcl --model Qwen/Qwen3-4B --prompt-style qwen-fc --official
-  coevolve evaluate after.jsonl --against before.jsonl --weak-by dev-before.jsonl --weak-below .5
-"""
-
 
 class EvaluateOptions(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Evaluation"

@@ -20,13 +20,6 @@ from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import progress
 
-EXAMPLES = """
-  coevolve extract-signals rollouts.jsonl | coevolve explore --tasks tasks.jsonl > explorations.jsonl
-  coevolve explore --env desk --mode coverage --episodes 48 --tasks tasks.jsonl -o explorations.jsonl
-  coevolve explore --env bfcl --mode curious --episodes 300 --seed 1 | coevolve abstract | coevolve validate > tasks.jsonl
-  coevolve explore signals.jsonl --model MODEL --base-url http://localhost:8000/v1 --budget-calls 2000 > explorations.jsonl
-"""
-
 
 class ExploreStreams(RunStreams, frozen=True, kw_only=True):
     tasks: Annotated[

@@ -18,13 +18,6 @@ from coevolve.signals.views import RolloutHead, RolloutSteps
 from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import Streams
 
-EXAMPLES = """
-  coevolve extract-signals rollouts.jsonl > signals.jsonl
-  coevolve extract-signals --summary rollouts.jsonl | head -1
-  coevolve extract-signals rollouts.jsonl --history run/history.jsonl --env desk --max-signals 60 | coevolve explore
-  coevolve extract-signals --mode paper --kinds forgetting,boundary shard-*.jsonl.gz
-"""
-
 
 class SignalStreams(Streams, frozen=True, kw_only=True):
     history: Annotated[
@@ -53,8 +46,8 @@ class SignalStreams(Streams, frozen=True, kw_only=True):
 
 
 def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Call) -> None:
-    """Read rollouts, print the policy's weaknesses as signals, each with its statistic, its task and
-    its evidence."""
+    """Read rollouts, print the policy's weaknesses as signals, each with its statistic, its task
+    and its evidence."""
     if call.dry_run:
         return call.plan()
     known = _inventory(io.env, io.tools)

@@ -1,7 +1,8 @@
 """The `coevolve` command: signals, standard streams, and the one place that exits.
 
-What a user may press or send comes first: nothing heavy is imported before the handlers are in place, and whatever a library
-makes of an interruption (an ImportError, say), the process ends as interrupted.
+What a user may press or send comes first: nothing heavy is imported before the handlers are in
+place, and whatever a library makes of an interruption (an ImportError, say), the process ends as
+interrupted.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ _INTERRUPTED = (
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, raised so that `finally` blocks run. An event loop lets only this kind of exception through."""
+    """SIGTERM or SIGHUP, raised so that `finally` blocks run. An event loop lets only this kind of
+    exception through."""
 
 
 class _Signals:
-    """Turns signals into exceptions and remembers the first. A repeat within `PATIENCE` seconds does not disturb the clean-up."""
+    """Turns signals into exceptions and remembers the first. A repeat within `PATIENCE` seconds
+    does not disturb the clean-up."""
 
     KINDS = {
         signal.SIGINT: KeyboardInterrupt,
@@ -132,7 +135,8 @@ def _say(message: str) -> None:
 
 
 def _fill_descriptors() -> None:
-    """Keeps 0, 1 and 2 from going to the next file opened, where the parent closed them: reading and records fail, messages vanish."""
+    """Keeps 0, 1 and 2 from going to the next file opened, where the parent closed them: reading
+    and records fail, messages vanish."""
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)

@@ -17,12 +17,6 @@ from coevolve_cli.options import Files
 from coevolve_cli.stage_options import Streams
 from coevolve_cli.streams import Stage
 
-EXAMPLES = """
-  coevolve validate candidates.jsonl | coevolve merge --into tasks.jsonl -o tasks.jsonl
-  coevolve merge valid.jsonl --into tasks.jsonl --exclude heldout.jsonl --max-share 0.3 > tasks.next.jsonl
-  coevolve merge valid.jsonl --max-share 1 > tasks.0.jsonl
-"""
-
 
 class TaskSets(Streams, frozen=True, kw_only=True):
     into: Annotated[
@@ -38,7 +32,8 @@ class TaskSets(Streams, frozen=True, kw_only=True):
 
 
 def command(files: Files, settings: MergeSettings, io: TaskSets) -> None:
-    """Merge new, valid tasks into a task set: no duplicates, a capped share of new ones, the first set kept as anchors.
+    """Merge new, valid tasks into a task set: no duplicates, a capped share of new ones, the first
+    set kept as anchors.
 
     Old tasks come first, in their order.
     """

@@ -4,11 +4,12 @@
         …
         m.kept = s.written
 
-`service` is entered first and so left last: the output is complete when it prints the totals, adds them to
-RUN/model_calls.jsonl and, if the server gave answers without content, ends the command as partial (exit 75).
+`service` is entered first and so left last: the output is complete when it prints the totals, adds
+them to RUN/model_calls.jsonl and, if the server gave answers without content, ends the command as
+partial (exit 75).
 
-A model can be named by the READY.json of a trainer that serves it: the command sees the name of these weights, and the
-addresses as if they were --base-url.
+A model can be named by the READY.json of a trainer that serves it: the command sees the name of
+these weights, and the addresses as if they were --base-url.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
                 raise UsageError(f"{flag} needs --model: which model?")
 
     def resolved(self) -> ModelOptions:
-        """With the name and the addresses of the policy that a READY.json is about. Raises UsageError."""
+        """With the name and the addresses of the policy that a READY.json is about. Raises
+        UsageError."""
         if Path(self.model or "").name != READY:
             return self
         from coevolve.training.verl.served import served

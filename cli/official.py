@@ -1,4 +1,5 @@
-"""`coevolve evaluate --official`: the benchmark's own evaluation of rollouts, as evaluation records beside the usual ones."""
+"""`coevolve evaluate --official`: the benchmark's own evaluation of rollouts, as evaluation records
+beside the usual ones."""
 
 from __future__ import annotations
 
@@ -90,9 +91,9 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
 def score(rollouts: list[Rollout], s: Stage) -> Scored:
     """The official verdicts, which cover every entry that a policy has played.
 
-    A rollout that the official code would misread is a failure; one that the infrastructure lost is masked, and an entry of which
-    a policy has lost all rollouts keeps its category from having a score. --rejects gets both, and each verdict that is not
-    the environment's own.
+    A rollout that the official code would misread is a failure; one that the infrastructure lost is
+    masked, and an entry of which a policy has lost all rollouts keeps its category from having a
+    score. --rejects gets both, and each verdict that is not the environment's own.
     """
     with Pool("bfcl") as pool:
         judged = official.judge(rollouts, pool.tools)

@@ -1,4 +1,5 @@
-"""From a function with classes of settings as parameters to a command: flags, environment, TOML, --set, help, dry run.
+"""From a function with classes of settings as parameters to a command: flags, environment, TOML,
+--set, help, dry run.
 
     def command(files: Files, settings: ExploreSettings, io: Streams, call: Call) -> None:
 
@@ -23,8 +24,8 @@ from typer.core import TyperCommand
 from coevolve.errors import UsageError
 from coevolve.options import Field, Option, Settings, fields, nearest
 from coevolve_cli import config_file
+from coevolve_cli.base_command import BaseCommand
 from coevolve_cli.paths import check_paths
-from coevolve_cli.raw_values import RawValues
 
 Files = Annotated[
     list[str] | None,
@@ -94,7 +95,7 @@ class Call(NamedTuple):
         print(orjson.dumps(plan, option=orjson.OPT_INDENT_2).decode(), file=sys.stderr)
 
 
-class SettingsCommand(RawValues, TyperCommand):
+class SettingsCommand(BaseCommand, TyperCommand):
     """A command whose options are classes of settings (`groups`)."""
 
     groups: tuple[type[Settings], ...] = ()
@@ -141,7 +142,7 @@ class SettingsCommand(RawValues, TyperCommand):
             formatter.write("\n" + textwrap.fill(told, formatter.width) + "\n")
 
 
-def build(name: str, function: Callable[..., None], tail: str, *, keeps_rest: bool = False):  # noqa: ANN201
+def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False):  # noqa: ANN201
     """The command `name`, as `env list` or `merge`."""
     hints = get_type_hints(function, include_extras=True)
     hints.pop("return", None)
@@ -181,21 +182,11 @@ def build(name: str, function: Callable[..., None], tail: str, *, keeps_rest: bo
     single.command(
         name.rpartition(" ")[2],
         cls=SettingsCommand,
-        epilog=examples(tail),
         context_settings={"help_option_names": ["-h", "--help"]},
     )(run)
     command = typer.main.get_command(single)
-    command.name, command.groups, command.keeps_rest = (
-        name.rpartition(" ")[2],
-        all_groups,
-        keeps_rest,
-    )
+    command.groups, command.keeps_rest = all_groups, keeps_rest
     return command
-
-
-def examples(text: str) -> str:
-    """The tail of a help page; \\b keeps its lines."""
-    return "\b\nExamples:\n" + text.strip("\n")
 
 
 PLAIN = ("doctor", "report", "schema")

@@ -1,4 +1,5 @@
-"""No file is named for two ends of a command: what would empty an input, or mix two outputs, is refused (exit 2)."""
+"""No file is named for two ends of a command: what would empty an input, or mix two outputs, is
+refused (exit 2)."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from coevolve.options import Settings, fields
 
 
 def check_paths(arguments: dict[str, Any], groups: Iterable[Settings]) -> None:
-    """Before anything is opened: no side output is empty, standard output, an input, or named for another output too.
+    """Before anything is opened: no side output is empty, standard output, an input, or named for
+    another output too.
 
-    `-o` may be an input: it is replaced whole, at the end. Devices and pipes may be named as often as one likes.
+    `-o` may be an input: it is replaced whole, at the end. Devices and pipes may be named as often
+    as one likes.
     """
     named = [
         (field, path)

@@ -14,11 +14,6 @@ from coevolve.reporting import model_calls, run, text
 from coevolve_cli.stage_options import Output
 from coevolve_cli.streams import open_output
 
-EXAMPLES = """
-  coevolve report runs/quickstart/loop
-  coevolve report runs/quickstart/loop --json | jq -c '{iteration, success, valid}'
-"""
-
 
 class ReportOptions(Output, frozen=True, kw_only=True):
     json: Annotated[bool, Option("Print one record per iteration instead of the table.")] = False
@@ -33,9 +28,11 @@ def command(
     ],
     io: ReportOptions,
 ) -> None:
-    """Print the table of a run: tasks, training success, signals by kind, explored, abstracted, valid, merged; its evaluations.
+    """Print the table of a run: tasks, training success, signals by kind, explored, abstracted,
+    valid, merged; its evaluations.
 
-    Where models at a server were called (stages with --run), a table says what they took, by stage and per valid task.
+    Where models at a server were called (stages with --run), a table says what they took, by stage
+    and per valid task.
     """
     iterations = run.read(directory)
     with open_output(io.output) as out:

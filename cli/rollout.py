@@ -14,13 +14,6 @@ from coevolve_cli.played import PlayedTasks
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import progress
 
-EXAMPLES = """
-  coevolve rollout tasks.jsonl --model runs/a/policy --samples 8 > rollouts.jsonl
-  coevolve env tasks bfcl --split base | coevolve rollout --model solution > solved.jsonl
-  coevolve rollout tasks.jsonl --model Qwen/Qwen3-4B --base-url http://localhost:8000/v1
-  coevolve rollout --env desk --split heldout --limit 100 --model nothing
-"""
-
 
 class RolloutTasks(PlayedTasks, frozen=True, kw_only=True):
     keep_tokens: KeepTokens = False

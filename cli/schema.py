@@ -12,11 +12,6 @@ from coevolve.errors import UsageError
 from coevolve.records import RECORDS
 from coevolve_cli.streams import open_output
 
-EXAMPLES = """
-  coevolve schema rollout
-  coevolve schema task | jq '."$defs".Task.properties | keys'
-"""
-
 
 def command(
     name: Annotated[str, typer.Argument(metavar="|".join(RECORDS), help="The record type.")],

@@ -4,8 +4,9 @@
         for line in s.read(Task):
             s.write(record)
 
-stdout carries records only: `stage` takes fd 1 for the records and points fd 1 at stderr, so that no library can print into
-the pipe. A named output appears whole or not at all. The last line on stderr says what was read, written and skipped.
+stdout carries records only: `stage` takes fd 1 for the records and points fd 1 at stderr, so that
+no library can print into the pipe. A named output appears whole or not at all. The last line on
+stderr says what was read, written and skipped.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Stage:
             yield line
 
     def reject(self, line: Line[Any], reason: str) -> None:
-        """A line that `read` gave and that is no usable record: stops, or is set aside and not counted as read."""
+        """A line that `read` gave and that is no usable record: stops, or is set aside and not
+        counted as read."""
         self._refuse(line, reason)
         self.read_count -= 1
 
@@ -144,7 +146,8 @@ def stage(
 def open_output(path: str) -> Iterator[IO[bytes]]:
     """Records to a file (atomic) or to stdout, which from here on is closed to everyone else.
 
-    A closed pipe is PipeClosed (exit 141, no message); any other failed write is WriteFailed (exit 74).
+    A closed pipe is PipeClosed (exit 141, no message); any other failed write is WriteFailed (exit
+    74).
     """
     if not jsonl.is_stdout(path):
         _reserve_stdout().close()
@@ -182,7 +185,8 @@ def _reserve_stdout() -> IO[bytes]:
 def progress(
     label: str, total: int | None = None, *, quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yields `advance(n)`: a bar where stderr is a terminal, else a plain line every 30 seconds in which something moved."""
+    """Yields `advance(n)`: a bar where stderr is a terminal, else a plain line every 30 seconds in
+    which something moved."""
     if quiet:
         yield lambda n=1: None
     elif sys.stderr.isatty():

@@ -14,13 +14,6 @@ from coevolve.training.settings import LOCAL, LocalSettings, VerlLimits
 from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import EnvStreams, Streams
 
-EXAMPLES = """
-  coevolve train tasks.jsonl --run runs/a --model laptop --steps 10 --lr 3e-4 --beta 5e-3 --temperature 1 > rollouts.jsonl
-  coevolve train tasks.2.jsonl --run runs/a --model laptop --iteration 2 --steps 10 | coevolve extract-signals > signals.jsonl
-  coevolve train tasks.jsonl --run runs/a --model laptop --dry-run
-  coevolve train tasks.jsonl --run runs/b --backend verl --preset qwen3-4b --workers 4 -o rollouts.jsonl -- trainer.n_gpus_per_node=4
-  coevolve train --run runs/b --stop
-"""
 KEEPS_REST = True
 
 
@@ -122,11 +115,13 @@ def command(
 ) -> None:
     """Train the policy for one iteration with GRPO on the tasks; print its rollouts.
 
-    RUN keeps everything: a call that was killed goes on from the last checkpoint, and the same call again after it
-    finished prints the same rollouts. RUN/policy is the trained model, RUN/metrics.jsonl has one line per step.
+    RUN keeps everything: a call that was killed goes on from the last checkpoint, and the same call
+    again after it finished prints the same rollouts. RUN/policy is the trained model,
+    RUN/metrics.jsonl has one line per step.
 
-    With --backend verl the trainer stays when the call returns: it waits for the next iteration and serves the policy
-    (RUN/verl/iterations/NNN/READY.json); --stop ends it. KEY=VALUE after -- are overrides of verl's configuration.
+    With --backend verl the trainer stays when the call returns: it waits for the next iteration and
+    serves the policy (RUN/verl/iterations/NNN/READY.json); --stop ends it. KEY=VALUE after -- are
+    overrides of verl's configuration.
     """
     if run.stop:
         from coevolve_cli.train_verl import end
@@ -208,7 +203,8 @@ def _check_backend(backend: str, call: Call) -> None:
 
 
 def _planned(files: list[str] | None, io: EnvStreams) -> list[Task]:
-    """The tasks of a dry run, read as the run itself would; what it would set aside is kept nowhere."""
+    """The tasks of a dry run, read as the run itself would; what it would set aside is kept
+    nowhere."""
     reading = Streams(quiet=True, on_error=io.on_error, max_errors=io.max_errors)
     with reading.stage("train", files) as s:
         tasks = [line.record for line in s.read(Task)]

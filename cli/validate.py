@@ -23,13 +23,6 @@ from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import Stage
 
-EXAMPLES = """
-  coevolve abstract explorations.jsonl | coevolve validate > tasks.jsonl
-  coevolve validate candidates.jsonl --verdicts verdicts.jsonl -o tasks.jsonl
-  coevolve validate candidates.jsonl --gate paper | wc -l
-  coevolve validate candidates.jsonl --model MODEL --samples 4 --base-url http://localhost:8000/v1 > tasks.jsonl
-"""
-
 
 class ValidateSettings(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Validation"

@@ -1,4 +1,5 @@
-"""`--backend vllm` of the commands that run a policy: the policy behind a vLLM server of this command's own."""
+"""`--backend vllm` of the commands that run a policy: the policy behind a vLLM server of this
+command's own."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ CONFIGURATIONS = ("config.json", "params.json")
 
 @contextlib.contextmanager
 def serving(options: PlayerOptions) -> Iterator[PlayerOptions]:
-    """The options as the rest of the command is to see them: with --backend vllm, name and address of a server that runs.
+    """The options as the rest of the command is to see them: with --backend vllm, name and address
+    of a server that runs.
 
-    The served name holds a digest of the weights, so that the journal never answers for another policy.
+    The served name holds a digest of the weights, so that the journal never answers for another
+    policy.
     """
     model = options.model
     if options.backend == "local":

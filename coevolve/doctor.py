@@ -1,8 +1,8 @@
 """What is installed where, and what each command lacks: the facts behind `coevolve doctor`.
 
-Nothing heavy is imported: versions come from the packages' metadata, GPUs from nvidia-smi, the build of torch from its
-version file, environments from their markers. A `Part` is something that can be missing; a `Use` is a command, or one way to
-use it, with the parts it needs.
+Nothing heavy is imported: versions come from the packages' metadata, GPUs from nvidia-smi, the
+build of torch from its version file, environments from their markers. A `Part` is something that
+can be missing; a `Use` is a command, or one way to use it, with the parts it needs.
 """
 
 from __future__ import annotations

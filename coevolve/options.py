@@ -1,12 +1,14 @@
-"""Settings that describe themselves: name, type, default, bounds, choices and help of an option stand at its field.
+"""Settings that describe themselves: name, type, default, bounds, choices and help of an option
+stand at its field.
 
     class ExploreSettings(Settings, frozen=True, kw_only=True):
         PANEL: ClassVar[str] = "Exploration"
         episodes: Annotated[int, Option("Episodes in all.", ge=1)] = 48
 
-The field `max_actions` is the option `--max-actions` of a command, the key `max-actions` of its TOML table and the word
-before the = of `--set`. A field without an `Option` is no option. Every Settings object checks its values when it is
-made and raises UsageError, whoever makes it: a command, a file of presets, or Python.
+The field `max_actions` is the option `--max-actions` of a command, the key `max-actions` of its
+TOML table and the word before the = of `--set`. A field without an `Option` is no option. Every
+Settings object checks its values when it is made and raises UsageError, whoever makes it: a
+command, a file of presets, or Python.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ class Field(NamedTuple):
         return next((kinds[member] for member in _members(self.type) if member in kinds), "TEXT")
 
     def parse(self, value: Any, named: str = "") -> Any:
-        """The value of a text, or of what TOML gives. Raises UsageError that begins with `named` (default: the flag)."""
+        """The value of a text, or of what TOML gives. Raises UsageError that begins with `named`
+        (default: the flag)."""
         kinds = [get_origin(member) or member for member in _members(self.type)]
         try:
             if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
@@ -143,7 +146,8 @@ class Field(NamedTuple):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every class of settings: checks all values that have an `Option`. Raises UsageError."""
+    """Base of every class of settings: checks all values that have an `Option`. Raises UsageError.
+    """
 
     PANEL: ClassVar[str] = "Options"
 

@@ -1,4 +1,5 @@
-"""The settings of `coevolve explore`: all that decides its output, beside the inputs and the environment."""
+"""The settings of `coevolve explore`: all that decides its output, beside the inputs and the
+environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Exact duplicates of tasks, and tasks that belong to a held-out set.
 
-Two tasks are the same if their ids are, or their environment, start state and query. A task touches a held-out set if it begins
-in one of its start states, or asks one of its queries to the same effect (the same solution, where a task carries no effects).
+Two tasks are the same if their ids are, or their environment, start state and query. A task touches
+a held-out set if it begins in one of its start states, or asks one of its queries to the same
+effect (the same solution, where a task carries no effects).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """New tasks into a task set: D_{t+1} = D_t merged with V (CoEvolve, the loop).
 
-The result is the old set in its order, then the new tasks that are taken, in theirs. A new task is refused when it is not known
-to be valid, is a duplicate, or touches a held-out set. At most `max_share` of the result is new where there was an old set; of
-too many, the kinds that have the fewest tasks go first. Beyond `max_tasks` the oldest synthetic tasks go, never those of
-iteration 0: they anchor the set, so that the loop does not chase its own tail (ACE, arXiv 2608.27260). The paper's merge is the plain
-union (`max_share` 1, no `max_tasks`).
+The result is the old set in its order, then the new tasks that are taken, in theirs. A new task is
+refused when it is not known to be valid, is a duplicate, or touches a held-out set. At most
+`max_share` of the result is new where there was an old set; of too many, the kinds that have the
+fewest tasks go first. Beyond `max_tasks` the oldest synthetic tasks go, never those of iteration 0:
+they anchor the set, so that the loop does not chase its own tail (ACE, arXiv 2608.27260). The
+paper's merge is the plain union (`max_share` 1, no `max_tasks`).
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _refusal(task: Task, seen: Seen, held_out: HeldOut, settings: MergeSettings)
 
 
 def _share(old: list[Line[Task]], fresh: list[Line[Task]], share: float) -> set[int]:
-    """Places of the new tasks to take: all, or the kinds with the fewest tasks first, each kind in order."""
+    """Places of the new tasks to take: all, or the kinds with the fewest tasks first, each kind in
+    order."""
     most = len(fresh) if not old or share >= 1 else int(len(old) * share / (1 - share) + 1e-9)
     if most >= len(fresh):
         return set(range(len(fresh)))
@@ -113,7 +115,8 @@ def _share(old: list[Line[Task]], fresh: list[Line[Task]], share: float) -> set[
 
 
 def _evicted(lines: list[Line[Task]], most: int | None) -> set[int]:
-    """Places of the tasks that have to go, the oldest iteration first; anchors and the environment's own tasks stay."""
+    """Places of the tasks that have to go, the oldest iteration first; anchors and the
+    environment's own tasks stay."""
     if most is None or len(lines) <= most:
         return set()
     origins = [line.record.origin for line in lines]

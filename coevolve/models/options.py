@@ -1,4 +1,5 @@
-"""How models at a server are reached, and what may be paid to them: options of every command that asks one."""
+"""How models at a server are reached, and what may be paid to them: options of every command that
+asks one."""
 
 from __future__ import annotations
 
@@ -83,4 +84,5 @@ class ServiceOptions(Budget, frozen=True, kw_only=True):
     at_server: dict[str, str] = {}
     """Name of a model → the server's name of it, where that is another."""
     until: str | None = None
-    """A file: once it is there, the server has other models under these names, and nothing that it says is kept."""
+    """A file: once it is there, the server has other models under these names, and nothing that it
+    says is kept."""

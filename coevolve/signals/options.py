@@ -1,4 +1,5 @@
-"""The options of `coevolve extract-signals`: the settings of the rules, which kinds, and how many signals."""
+"""The options of `coevolve extract-signals`: the settings of the rules, which kinds, and how many
+signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every constant of signal extraction, with its source. Each is an option of `coevolve extract-signals`."""
+"""Every constant of signal extraction, with its source. Each is an option of `coevolve
+extract-signals`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The settings of `coevolve train`, of both backends, and of `coevolve bootstrap`.
 
-What decides the result of a run is kept in RUN/config.json: GrpoSettings, with what each backend adds. Defaults are the
-paper's where it names one and a laptop can carry it. Nothing heavy is imported here: the command's help reads these.
+What decides the result of a run is kept in RUN/config.json: GrpoSettings, with what each backend
+adds. Defaults are the paper's where it names one and a laptop can carry it. Nothing heavy is
+imported here: the command's help reads these.
 """
 
 from __future__ import annotations

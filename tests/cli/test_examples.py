@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 
 import pytest
-import typer
 
 from coevolve.environments.client import Pool
-from coevolve_cli import commands
-
-
-def groups():
-    """Commands with their help text's examples: the root, each verb, each verb of a verb."""
-    yield typer.main.get_command(commands.app).epilog
-    for name in commands.COMMANDS:
-        command = commands._load(name)
-        yield command.epilog
-        yield from (sub.epilog for sub in getattr(command, "commands", {}).values())
+from coevolve_cli import base_command, commands
 
 
 def examples():
     """Each `coevolve …` of the examples, as arguments."""
-    for epilog in groups():
-        for line in (epilog or "").splitlines():
-            for part in re.split(r"(?<![\"'])\s\|\s", line.strip()):
+    for text in tomllib.loads(base_command.EXAMPLES.read_text()).values():
+        for line in text.splitlines():
+            for part in re.split(r"(?<![\"'])\s\|\s", line):
                 if part.startswith("coevolve "):
                     yield shlex.split(part.split(" > ")[0])[1:]
 
@@ -46,6 +37,18 @@ def test_it_parses(words):
         command, rest = command.commands[rest[0]], rest[1:]
     context = command.make_context(words[0], rest)
     assert not context.args
+    for name, field in command.options().items():
+        if context.get_parameter_source(name).name == "COMMANDLINE":
+            field.parse(context.params[name])
+
+
+def test_every_command_has_its_examples():
+    """The file has the root, each verb, each verb of a verb, and nothing else."""
+    names = {""}
+    for name in commands.COMMANDS:
+        subs = getattr(commands._load(name), "commands", {})
+        names |= {name, *(f"{name} {sub}" for sub in subs)}
+    assert set(tomllib.loads(base_command.EXAMPLES.read_text())) == names
 
 
 def test_the_splits_of_the_desk_exist():
