@@ -12,7 +12,7 @@ from coevolve.bfcl import reading
 from coevolve.bfcl.files import Answer, Question
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput, UsageError
-from coevolve.jsonl import Bad, Line
+from coevolve.jsonl import BadLine, Line
 from coevolve.options import Option
 from coevolve.records import Rollout, Task
 from coevolve_cli.options import Files

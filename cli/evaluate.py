@@ -14,7 +14,7 @@ import msgspec
 from coevolve import evaluation, jsonl
 from coevolve.environments.client import Pools
 from coevolve.errors import Partial, UsageError
-from coevolve.evaluation import Result
+from coevolve.evaluation import RolloutResult
 from coevolve.options import Advanced, Option, Settings
 from coevolve.records import Rollout
 from coevolve_cli.model_options import PlayerOptions
@@ -133,8 +133,8 @@ def command(
     played.env_faults.end()
 
 
-def _read(path: str) -> list[Result]:
-    return [line.record for line in jsonl.read([path], Result)]
+def _read(path: str) -> list[RolloutResult]:
+    return [line.record for line in jsonl.read([path], RolloutResult)]
 
 
 def _play(

@@ -12,6 +12,7 @@ from coevolve.environments.registry import recorded
 from coevolve.errors import UsageError
 from coevolve.exploration.explore import explore
 from coevolve.exploration.settings import ExploreSettings
+from coevolve.exploration.stats import ExplorationStats
 from coevolve.options import Option
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal, journal_path
@@ -53,7 +54,7 @@ def command(
             from coevolve.exploration.model_explorer import ModelExplorer
 
             how = {"temperature": models.temperature, "prompts": models.prompt_files}
-            mind = Mind(served, models.model, **how)
+            explorer = ModelExplorer(served, models.model, **how)
         signals = [line.record for line in s.read(Signal)] if guided else []
         tasks = [line.record for line in jsonl.read([io.tasks] if io.tasks else [], Task)]
         if guided and not signals:
@@ -69,9 +70,9 @@ def command(
                     [signal.id for signal in signals], [task.id for task in tasks]
                 ),
             }
-            about |= {"mind": mind.identity} if mind else {}
+            about |= {"model": explorer.identity} if explorer else {}
             in_run = io.in_run(f"explore-{settings.iteration}.journal")
-            journal, tally = Journal(journal_path(io.output, in_run), about), Tally()
+            journal, stats = Journal(journal_path(io.output, in_run), about), ExplorationStats()
             with progress("explore", settings.episodes, quiet=io.quiet) as advance:
                 for exploration in explore(
                     signals,

@@ -29,7 +29,7 @@ class Rejected:
                 stream = self._open.enter_context(open(path, "wb"))
                 self._file = self._open.enter_context(jsonl.packed(stream, path))
 
-    def append(self, bad: Bad) -> None:
+    def append(self, bad: BadLine) -> None:
         """A bad line. Raises BadInput beyond a limit in lines."""
         self.count += 1
         raw = bad.raw.decode("utf-8", "replace")

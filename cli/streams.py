@@ -27,7 +27,7 @@ from coevolve.errors import (
     UsageError,
     WriteFailed,
 )
-from coevolve.jsonl import Bad, Line
+from coevolve.jsonl import BadLine, Line
 from coevolve_cli.rejects import Rejected
 
 T = TypeVar("T")

@@ -82,7 +82,7 @@ class VerlOptions(VerlLimits, frozen=True, kw_only=True):
     preset: Annotated[
         str | None,
         Option(
-            "Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, cpu, or a "
+            "Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, or a "
             "TOML file like theirs.",
             metavar="NAME|FILE",
         ),

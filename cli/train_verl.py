@@ -68,7 +68,7 @@ def dry_run(
 ) -> None:
     """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where nothing
     names one."""
-    notes = driver.rehearse(tasks, settings, run, env or "desk", chosen, iteration=iteration)
+    notes = driver.dry_run(tasks, settings, run, env or "desk", chosen, iteration=iteration)
     planned = plan(settings, chosen, run, env or "desk")
     planned["work"]["tasks"] = len(tasks)
     planned["notes"] += notes

@@ -98,6 +98,8 @@ class Field(NamedTuple):
         try:
             if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
                 value = str(value)
+            elif isinstance(value, str) and float in kinds:
+                value = float(value)
             elif isinstance(value, str) and dict in kinds:
                 value = _table(value)
             elif isinstance(value, str) and {tuple, list} & {*kinds}:
@@ -146,8 +148,7 @@ class Field(NamedTuple):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every class of settings: checks all values that have an `Option`. Raises UsageError.
-    """
+    """Base of every class of settings: checks all values that have an `Option`. Raises UsageError."""
 
     PANEL: ClassVar[str] = "Options"
 
