@@ -34,7 +34,7 @@ from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.environments.client import Pool
 from coevolve.environments.protocol import ActionResult, Description, Opened, Tool
 from coevolve.environments.replay import ReplayCoroutine, checked_responses
-from coevolve.grounding.solutions import first_unknown
+from coevolve.grounding.solutions import executed_steps, first_unknown
 from coevolve.grounding.texts import mentions
 from coevolve.provenance import output, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
@@ -155,13 +155,8 @@ def execute(
         done = yield from execute_steps(trace, order)
         if done is None:
             raise RejectedProposal("not_reproduced", "a call fails in a fresh session")
-        solution, results = ([[found[i] for i in turn] for turn in order] for found in done)
-    ran = [
-        Step(turn, action, result.observation, result.error, result.effects, result.state)
-        for turn, (actions, got) in enumerate(zip(solution, results, strict=True))
-        for action, result in zip(actions, got, strict=True)
-    ]
-    return ExecutedSolution(solution, results, ran)
+        solution, results = ([[by[i] for i in turn] for turn in order] for by in done)
+    return ExecutedSolution(solution, results, executed_steps(solution, results))
 
 
 def check_grounded(

@@ -19,10 +19,10 @@ from typing import Any
 
 from coevolve.abstraction.goals import GoalSlice
 from coevolve.abstraction.references import ROW_SLOT, Reference, described, reference, row_words
+from coevolve.abstraction.tool_names import named_tool
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
-from coevolve.environments.protocol import Tool
-from coevolve.grounding.arguments import grounded, json_key
+from coevolve.grounding.arguments import grounded, is_default, json_key
 from coevolve.provenance import Source, at, identity, output
 
 MAX_TURN_CHARACTERS = 600
@@ -30,7 +30,6 @@ _SLOT = re.compile(r"\{(\w+)\}")
 _TWICE = re.compile(r"(?<!\w)([^\W\d]\w*(?: \w+){0,4}) \1(?!\w)")
 """A word or a few words that stand twice in a row, as where a phrase ends like the clause that it
 is put into."""
-_IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 
 
 class Unwritable(Exception):
@@ -51,7 +50,8 @@ class RequestWriter:
                 self._check_helper(index, text)
         if not text.strip() or len(text) > MAX_TURN_CHARACTERS:
             raise Unwritable("too_long" if text.strip() else "empty")
-        if self._names_tool(text):
+        tools = self._trace.tools
+        if named_tool(text, tools, self._trace.opened.tools or list(tools)):
             raise Unwritable("names_tool")
         if _TWICE.search(text):
             raise Unwritable("doubled_words")
@@ -61,12 +61,6 @@ class RequestWriter:
         """Whether an argument of the call has to be looked up, beyond the key behind a name."""
         sources = self._trace.links[index].values()
         return any(not self._reference(index, source).bare for source in sources)
-
-    def _names_tool(self, text: str) -> bool:
-        """Whether the text holds a tool's name; a name that is a plain word of the language may
-        occur."""
-        names = [n for n in self._trace.opened.tools or self._trace.tools if _IDENTIFIER.search(n)]
-        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
     def _clause(self, index: int) -> str:
         call, tool = self._found.calls[index], self._trace.tool(index)
@@ -92,7 +86,7 @@ class RequestWriter:
         slots = set(_SLOT.findall(template))
         rest = call.arguments.keys() - slots - tool.language.optional.keys()
         return slots <= call.arguments.keys() and all(
-            _is_default(tool, name, call.arguments[name]) for name in rest
+            is_default(tool, name, call.arguments[name]) for name in rest
         )
 
     def _check_helper(self, index: int, text: str) -> None:
@@ -189,11 +183,6 @@ def _value_at(observation: str, path: tuple) -> Any:
         return at(output(observation), path)
     except (KeyError, IndexError, TypeError):
         return None
-
-
-def _is_default(tool: Tool, name: str, value: Any) -> bool:
-    schema = tool.parameters.get("properties", {}).get(name, {})
-    return "default" in schema and identity(schema["default"]) == identity(value)
 
 
 def _text(value: Any) -> str:

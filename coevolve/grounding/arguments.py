@@ -51,8 +51,7 @@ def grounded(
     turns so far, `shown` the texts of the earlier outputs by step, `source` where provenance found
     the value."""
     value, whole = at(arguments, path), arguments[path[0]]
-    schema = tool.parameters.get("properties", {}).get(path[0], {})
-    if "default" in schema and identity(schema["default"]) == identity(whole):
+    if is_default(tool, path[0], whole):
         return FREE
     if _stated(value, whole, path[0], tool, text):
         return STATED
@@ -65,6 +64,12 @@ def grounded(
         members = [grounded(arguments, (*path, key), tool, text, shown) for key in keys]
         return _joined(members)
     return evidence(value, text, shown)
+
+
+def is_default(tool: Tool, name: str, value: Any) -> bool:
+    """Whether the schema gives an argument this value where a call leaves it out."""
+    schema = tool.parameters.get("properties", {}).get(name, {})
+    return "default" in schema and identity(schema["default"]) == identity(value)
 
 
 def _stated(value: Any, whole: Any, name: str, tool: Tool, text: str) -> bool:

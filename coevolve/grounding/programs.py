@@ -50,7 +50,7 @@ def unknown_constants(
     if tree is None:
         return []
     try:
-        reader = _Reader(tree, tools, text, style or CodeSyntax(), shown)
+        reader = _Reader(tree, tools, style or CodeSyntax(), text, shown)
         reader.visit(tree)
     except RecursionError:
         return ["what is nested so deeply"]
@@ -59,28 +59,23 @@ def unknown_constants(
 
 class _Reader(ast.NodeVisitor):
     def __init__(
-        self,
-        tree: ast.Module,
-        tools: Mapping[str, Tool],
-        text: str,
-        style: CodeSyntax,
-        shown: Sequence[str],
+        self, tree: ast.Module, tools: Mapping, style: CodeSyntax, text: str, shown: Sequence
     ):
-        self._tools, self._text, self._style, self._shown = tools, text, style, shown
-        self._names = named_calls(tree)
-        self._folder = Folder(tree)
-        apps, functions = (
-            (tool.app for tool in tools.values()),
-            (n.partition(".")[2] for n in tools),
-        )
-        self._free = {*apps, *functions}
+        self._tools, self._style, self._text, self._shown = tools, style, text, shown
+        self._names, self._folder = named_calls(tree), Folder(tree)
+        functions = {name.partition(".")[2] for name in tools}
+        self._free = {tool.app for tool in tools.values()} | functions
         self._counters = _counters(tree)
         self._exact = False  # within an argument or a comparison, where even 0 and 1 mean something
         self.found: list[str] = []
 
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):
-            self.generic_visit(node)
+    def visit(self, node: ast.AST) -> None:
+        """Passes over docstrings and error messages; judges a text of constants as a whole."""
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if docstring or isinstance(node, ast.Raise):
+            return
+        if not isinstance(node, ast.BinOp | ast.JoinedStr | ast.Subscript) or not self._whole(node):
+            super().visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         value = node.value
@@ -98,7 +93,7 @@ class _Reader(ast.NodeVisitor):
         if name is not None:
             self._api_call(node, name)
             return
-        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        called = _called(node)
         if called in _HIDING:
             self.found.append(f"{called}(…)")
         if self._whole(node):
@@ -139,7 +134,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         inner = list(ast.walk(node))
-        if any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == "len" for one in inner):
+        if any(_called(one) == "len" for one in inner):
             self._visit_all(_computed([node.left, *node.comparators]))
         elif any(isinstance(one, ast.Subscript | ast.Attribute) for one in inner):
             self._within(node.left, *node.comparators)
@@ -147,8 +142,6 @@ class _Reader(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        if self._whole(node):
-            return
         self.visit(node.value)
         place = _integer(node.slice)
         if place is not None:
@@ -161,22 +154,11 @@ class _Reader(ast.NodeVisitor):
         self._visit_all(key for key in node.keys if key is not None and not _key(key))
         self._visit_all(node.values)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not self._whole(node):
-            self.generic_visit(node)
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        if not self._whole(node):
-            # the value alone: a format is no constant of the task
-            self._visit_all(
-                p.value if isinstance(p, ast.FormattedValue) else p for p in node.values
-            )
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
+        self.visit(node.value)  # its format is no constant of the task
 
     def visit_Assert(self, node: ast.Assert) -> None:
         self.visit(node.test)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        """Leaves out a message that nobody but the program reads."""
 
     def _visit_all(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
@@ -203,14 +185,18 @@ class _Reader(ast.NodeVisitor):
             return COMPUTED
 
     def _known_text(self, value: str) -> bool:
-        texts = (self._text, *self._shown)
-        if any(states_fragment(text, value) for text in texts):
-            return True
-        return evidence(value, self._text, self._shown).kind != "unknown"
+        fragment = any(states_fragment(text, value) for text in (self._text, *self._shown))
+        return fragment or evidence(value, self._text, self._shown).kind != "unknown"
 
     def _check(self, fine: bool, what: Any) -> None:
         if not fine:
             self.found.append(str(what)[:80])
+
+
+def _called(node: ast.expr) -> str:
+    """The name of the function or method that an expression calls; "" for any other expression."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "id", getattr(function, "attr", ""))
 
 
 def _computed(nodes: Iterable[ast.expr]) -> list[ast.expr]:
@@ -232,9 +218,5 @@ def _integer(node: ast.expr) -> int | None:
 def _counters(tree: ast.AST) -> set[str]:
     """Variables that run through a range."""
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
-    return {
-        loop.target.id
-        for loop in loops
-        if isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
-        if getattr(loop.iter.func, "id", "") == "range"
-    }
+    named = [loop for loop in loops if isinstance(loop.target, ast.Name)]
+    return {loop.target.id for loop in named if _called(loop.iter) == "range"}

@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coevolve.environments.protocol import CodeSyntax, Tool
+from coevolve.environments.protocol import ActionResult, CodeSyntax, Tool
 from coevolve.grounding.arguments import UNKNOWN, Grounding, grounded
 from coevolve.grounding.programs import unknown_constants
 from coevolve.provenance import at, output, sources
-from coevolve.records import Call, Step, canonical
+from coevolve.records import Action, Call, Step, canonical
 
 
 class JudgedValue(NamedTuple):
@@ -56,6 +56,17 @@ def judged(
 def _named(tool: str, path: tuple, arguments: dict) -> str:
     value = canonical(at(arguments, path)).decode()[:200]
     return f"{'.'.join([tool, *map(str, path)])} = {value}"
+
+
+def executed_steps(
+    solution: Sequence[Sequence[Action]], results: Sequence[Sequence[ActionResult]]
+) -> list[Step]:
+    """The steps of a solution that was executed with these results, turn by turn."""
+    return [
+        Step(turn, action, result.observation, result.error, result.effects, result.state)
+        for turn, (actions, done) in enumerate(zip(solution, results, strict=True))
+        for action, result in zip(actions, done, strict=False)
+    ]
 
 
 def first_unknown(

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import ReplayedEpisode, ReplayJob, effects_digest, replay
+from coevolve.grounding.arguments import is_default
 from coevolve.provenance import identity
 from coevolve.records import Action, Task, content_id, task_id
 
@@ -97,13 +98,9 @@ def _calls(tools: dict[str, Tool], task: Task) -> tuple:
 def _acting(tools: dict[str, Tool], action: Action) -> tuple:
     if isinstance(action, str):
         return (action,)
-    known = tools[action.tool].parameters.get("properties", {}) if action.tool in tools else {}
-    defaults = {
-        n: identity(schema["default"]) for n, schema in known.items() if "default" in schema
-    }
-    values = {name: identity(value) for name, value in action.arguments.items()}
-    acting = ((n, v) for n, v in values.items() if n not in defaults or defaults[n] != v)
-    return action.tool, tuple(sorted(acting))
+    tool = tools.get(action.tool, Tool(action.tool, "", {}))
+    given = ((n, v) for n, v in action.arguments.items() if not is_default(tool, n, v))
+    return action.tool, tuple(sorted((name, identity(value)) for name, value in given))
 
 
 def _known_by(calls: tuple) -> bool:

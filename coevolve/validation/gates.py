@@ -24,8 +24,8 @@ from coevolve.environments.replay import (
     checked_responses,
     effects_digest,
 )
-from coevolve.grounding.solutions import first_unknown, judged
-from coevolve.records import Action, Call, Step, Task, canonical
+from coevolve.grounding.solutions import executed_steps, first_unknown, judged
+from coevolve.records import Action, Call, Task, canonical
 
 Gate = Literal["strict", "paper"]
 _TECHNICAL = re.compile(r"supervisor\..*|api_docs\..*|.*\.login")
@@ -109,7 +109,9 @@ def _broken(
             if name in tools:
                 yield f"{call.tool}: a text looks like a call of {name}"
     observation = episode.opened.observation
-    if what := first_unknown(steps(task, episode), task.query, observation, tools, style):
+    if what := first_unknown(
+        executed_steps(task.solution, episode.results), task.query, observation, tools, style
+    ):
         yield f"ungrounded: the query does not state {what}"
     if not related(task, tools):
         yield "ungrounded: the query names nothing that the program does"
@@ -144,15 +146,6 @@ def _actions(task: Task) -> list[Action]:
     return [action for turn in task.solution for action in turn]
 
 
-def steps(task: Task, episode: ReplayedEpisode) -> list[Step]:
-    """The replayed solution as steps."""
-    return [
-        Step(turn, action, result.observation, result.error, result.effects, result.state)
-        for turn, (actions, results) in enumerate(zip(task.solution, episode.results, strict=True))
-        for action, result in zip(actions, results, strict=False)
-    ]
-
-
 def informing(
     task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode
 ) -> set[tuple[int, int]]:
@@ -161,5 +154,10 @@ def informing(
     places = [
         (turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))
     ]
-    values = judged(steps(task, episode), task.query, episode.opened.observation, tools)
+    values = judged(
+        executed_steps(task.solution, episode.results),
+        task.query,
+        episode.opened.observation,
+        tools,
+    )
     return {places[step] for value in values for step in value.grounding.steps}

@@ -24,10 +24,10 @@ from typing import Any
 from coevolve.environments import install
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import ReplayJob, replay
+from coevolve.grounding.solutions import executed_steps
 from coevolve.jsonl import read
 from coevolve.provenance import at, sources
 from coevolve.records import Task, canonical
-from coevolve.validation.gates import steps
 
 ALIKE = 0.8
 
@@ -66,7 +66,7 @@ def crossing(tasks: Sequence[Task], pool: Pool, apps: dict[str, str]) -> list[bo
     if faults := [episode.message for episode in episodes if isinstance(episode, Fault)]:
         raise SystemExit(f"the environment failed: {faults[0]}")
     for task, episode in zip(tasks, episodes, strict=True):
-        executed, text = steps(task, episode), "\n".join(task.query)
+        executed, text = executed_steps(task.solution, episode.results), "\n".join(task.query)
         found.append(
             any(
                 source.step is not None
