@@ -24,8 +24,7 @@ from coevolve.records import Step
 
 
 class Source(NamedTuple):
-    """Index of the earlier step and the path into its parsed output; `step` None is a given
-    value."""
+    """Index of the earlier step and the path into its parsed output; a given value has None."""
 
     step: int | None
     path: tuple
@@ -50,8 +49,7 @@ def output(observation: str) -> Any:
 
 def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[dict[tuple, Source]]:
     """Per step: path of each argument → its source. A list or object that equals an observed one is
-    one path; else its members are followed. `apps` maps tools to apps (default: the tool's name
-    before the first dot). Code has no arguments."""
+    one path, else its members are followed. `apps` maps tools to apps. Code has no arguments."""
     parts: dict[Any, list[_Part]] = {}
     held: dict[Any, set[tuple[str, ...]]] = {}
     found: list[dict[tuple, Source]] = []
@@ -73,8 +71,7 @@ def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[di
 
 
 def at(value: Any, path: tuple) -> Any:
-    """The part of a parsed output that a path leads to; raises KeyError, IndexError or TypeError
-    where there is none."""
+    """The part that a path leads to; raises KeyError, IndexError or TypeError without one."""
     for key in path:
         value = value[key]
     return value

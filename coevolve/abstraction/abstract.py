@@ -74,8 +74,7 @@ def abstracted(
     reject: Callable[[Reject], None],
 ) -> Iterator[Task]:
     """The new tasks of groups of explorations, in their order. `work` abstracts groups of one
-    environment, `key` names a group's result in the journal. Raises Unreachable where all is lost
-    so far."""
+    environment, `key` names a journal entry. Raises Unreachable where all is lost so far."""
     journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     remaining, made = iter(groups), _MadeTasks()
     while chunk := list(islice(remaining, CHUNK)):
@@ -106,8 +105,7 @@ class _MadeTasks:
         self._effects: dict[str, str] = {}
 
     def new(self, result: AbstractionResult, reject: Callable[[Reject], None]) -> Iterator[Task]:
-        """The tasks of a result that no earlier one forbids; the rest, and its own rejects, go to
-        `reject`."""
+        """The tasks of a result that are new; the rest, and its own rejects, go to `reject`."""
         for rejected in result.rejects:
             reject(rejected)
         for task in result.tasks:

@@ -46,8 +46,7 @@ PARTNERS_TRIED = 3
 
 
 class _WrittenSlice(Struct, frozen=True):
-    """Goals that can be asked for: their slice, executed in the order of the turns, and the
-    words."""
+    """Goals with a request: their slice, executed in the order of the turns, and the words."""
 
     found: GoalSlice
     turns: list[TurnPlan]
@@ -147,8 +146,7 @@ class _CandidateSearch:
     def _joined(
         self, singles: Sequence[_WrittenSlice], most: int
     ) -> ReplayCoroutine[list[_WrittenSlice]]:
-        """Up to `most` requests, kinds not yet asked for first, each single used once, each as long
-        as chance has it."""
+        """Up to `most` requests, new kinds first, each single once, their lengths by chance."""
         asked, used, joined = Counter(), set(), []
         # longer conversations more often, short ones too
         lengths = range(1, self._pool.description.max_goals + 1)
@@ -176,8 +174,7 @@ class _CandidateSearch:
     def _longer(
         self, written: _WrittenSlice, singles: Sequence[_WrittenSlice], partners: Sequence[int]
     ) -> ReplayCoroutine[tuple[int | None, _WrittenSlice | None]]:
-        """The first partner with which the request becomes a longer one: (its number, the request),
-        or (None, None)."""
+        """The first partner that makes the request longer, (number, request), or (None, None)."""
         own = written.found
         for number in partners[:PARTNERS_TRIED]:
             partner = singles[number].found
@@ -189,8 +186,7 @@ class _CandidateSearch:
         return None, None
 
     def _task(self, written: _WrittenSlice) -> ReplayCoroutine[Task | None]:
-        """The request as a task; None, with a reject, where its program does not do what its calls
-        do."""
+        """The task of a request; None, with a reject, where its program does something else."""
         found, query = written.found, written.query
         if written.program is None:
             solution = [[found.calls[i] for i in turn.calls] for turn in written.turns]
@@ -217,8 +213,7 @@ class _CandidateSearch:
 def _partners(
     written: _WrittenSlice, singles: Sequence[_WrittenSlice], unused: Sequence[int]
 ) -> list[int]:
-    """Goals that share calls with the request (one uses what the other did) first, then other
-    tools, then the nearest."""
+    """Goals that share calls with the request first, then other tools, then the nearest."""
     own = written.found
     tools = {call.tool for call in own.calls.values()}
 

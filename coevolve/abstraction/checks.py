@@ -90,8 +90,7 @@ def check_form(proposal: Proposal, pool: Pool, opened: Opened) -> None:
 def proposed_steps(
     proposal: Proposal, exploration: Exploration, pool: Pool, opened: Opened
 ) -> list[list[Step]]:
-    """The steps as which each turn of the solution begins: repeated ones of the exploration, and
-    composed ones."""
+    """The steps as which each turn of the solution begins: repeated or composed ones."""
     repeated = [a.step for turn in proposal.turns for a in turn.solution if a.step is not None]
     turns = [
         [_proposed_step(action, exploration, pool, opened) for action in turn.solution]
@@ -132,8 +131,7 @@ def _same(claimed: Action, proposed: ProposedAction, executed: Action) -> bool:
 def execute(
     exploration: Exploration, opened: Opened, turns: list[list[Step]], pool: Pool
 ) -> ReplayCoroutine[ExecutedSolution]:
-    """Runs the solution in a fresh session, observed arguments taken from it. Raises
-    EnvironmentFault."""
+    """Runs the solution in a fresh session, which gives the observed arguments."""
     if pool.description.actions == "code":
         solution = [[step.action for step in turn] for turn in turns]
         episode = yield from replayed(exploration.start, solution)

@@ -61,8 +61,7 @@ def goals_of(trace: ExplorationTrace, description: Description) -> list[int]:
 
 
 def _asked(trace: ExplorationTrace, index: int) -> str:
-    """The tool that people would name for this effect: its own, or the last one before it that is
-    asked for."""
+    """The tool that people name for an effect: its own, or the last before that is asked for."""
     own = trace.tool(index)
     for step in reversed(trace.steps[: index + 1]):
         tool = trace.tools.get(step.action.tool) if isinstance(step.action, Call) else None
@@ -73,16 +72,14 @@ def _asked(trace: ExplorationTrace, index: int) -> str:
 
 
 def asked_for(tool: Tool) -> bool:
-    """Whether people ask for a tool. Where the environment says nothing of its language, they may
-    ask for anything."""
+    """Whether people ask for a tool; all of them where the environment describes no language."""
     return tool.language is None or bool(tool.language.do)
 
 
 def minimise(
     trace: ExplorationTrace, goals: tuple[int, ...], cores: Sequence[frozenset[int]] = ()
 ) -> ReplayCoroutine[GoalSlice | None]:
-    """The smallest slice found that reproduces the goals, or None. `cores` are tried first, in
-    order."""
+    """The smallest slice found that reproduces the goals, or None. `cores` are tried first."""
     for core in (*cores, *_cores(trace, max(goals))):
         found = yield from _execute_slice(trace, goals, core)
         if found:
@@ -120,8 +117,7 @@ def _shrink(trace: ExplorationTrace, found: GoalSlice) -> ReplayCoroutine[GoalSl
 def _execute_slice(
     trace: ExplorationTrace, goals: tuple[int, ...], core: frozenset[int]
 ) -> ReplayCoroutine[GoalSlice | None]:
-    """The slice of `core`, the goals and what informs them, or None if it does not reproduce the
-    goals."""
+    """The slice of `core`, the goals and what informs them; None if it loses a goal."""
     order = informed(trace, core | set(goals))
     if any(trace.problems[i] == "failed" for i in order):
         return None
@@ -135,8 +131,7 @@ def informed(
     wanted: Collection[int],
     follow: Callable[[int], bool] = lambda index: True,
 ) -> list[int]:
-    """The wanted steps and, transitively, those whose outputs their arguments came from, in order;
-    of these only such as `follow` takes."""
+    """The wanted steps and, transitively, what informs them and `follow` takes, in order."""
     closed, waiting = set(), list(wanted)
     while waiting:
         index = waiting.pop()
@@ -179,8 +174,7 @@ def execute_steps(
 def _rebound(
     trace: ExplorationTrace, calls: dict[int, Call], results: dict[int, ActionResult]
 ) -> dict[int, Call] | None:
-    """The calls with observed arguments as these results have them; None if one is not to be
-    seen."""
+    """The calls with observed arguments as these results have them; None if one is missing."""
     bound = {}
     for index, call in calls.items():
         arguments = call.arguments
@@ -206,8 +200,7 @@ def _replaced(value: Any, path: tuple, member: Any) -> Any:
 
 
 def _reproduced(trace: ExplorationTrace, found: GoalSlice, goal: int) -> bool:
-    """Whether the goal did in the slice what it did in the exploration, up to the new names of
-    observed things."""
+    """Whether the goal did what it did in the exploration, up to the names of observed things."""
     step, result = trace.steps[goal], found.results[goal]
     if step.effects:
         before, now = canonical(step.effects).decode(), canonical(result.effects).decode()

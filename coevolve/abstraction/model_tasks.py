@@ -77,8 +77,7 @@ def kind(
 def _asked(
     executed: ExecutedSolution, here: Sequence[int], goal: int, tools: Mapping[str, Tool]
 ) -> str:
-    """The tool that people would name for what a step reached: its own, or the last one before it
-    that is asked for."""
+    """The tool that people name for a step: its own, or the last one before that is asked for."""
     own = tools[executed.steps[goal].action.tool]
     for i in reversed([i for i in here if i <= goal]):
         tool = tools[executed.steps[i].action.tool]

@@ -42,9 +42,8 @@ def write_program(
     query: Sequence[str],
     code: CodeSyntax,
 ) -> str:
-    """The program of the calls of these turns, in order. Raises Unwritable where two calls would
-    end it, where it needs a place in a list, and where a turn does not state what its calls look
-    up."""
+    """The program of the calls of these turns, in order. Raises Unwritable if it would end twice,
+    needs a place in a list, or looks up what its turn does not state."""
     order = [index for turn in turns for index in turn.calls]
     ends = [index for index in order if found.calls[index].tool in code.ends]
     if len(ends) > 1:
@@ -62,8 +61,7 @@ def write_program(
 
 
 def check_apart(trace: ExplorationTrace, found: GoalSlice, turns: Sequence[TurnPlan]) -> None:
-    """Raises Unwritable where a later turn removes a thing that an earlier one made, or overwrites
-    an argument of that one."""
+    """Raises Unwritable where a later turn removes or overwrites what an earlier one made."""
     made: dict[int, tuple[set[str], set[str]]] = {}
     for turn in turns:
         for index in turn.calls:
@@ -140,8 +138,7 @@ class _ProgramWriter:
 
 
 def _rows(name: str, path: Sequence[Any], places: Sequence[int]) -> str:
-    """`row in songs`, or, for lists in the rows of others, `group in groups for row in
-    group["members"]`."""
+    """`row in songs`, or `group in groups for row in group["members"]` for lists in rows."""
     loops, whole, begin = [], name, 0
     for number, place in enumerate(places):
         one = "row" if place == places[-1] else f"part_{number + 1}" if number else "part"

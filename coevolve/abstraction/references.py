@@ -21,13 +21,11 @@ ROW_SLOT = re.compile(r"\{([\w.]+)\}")
 
 
 class Reference(NamedTuple):
-    """A phrase for a part of an output: a template over the call's arguments, or over the value's
-    row."""
+    """A phrase for a part of an output: a template over the call's arguments or the value's row."""
 
     template: str
     bare: bool
-    """The phrase is one argument, like the name behind an id, or the name of a row: a look-up by
-    key."""
+    """The phrase is one argument (the name behind an id) or the name of a row: a look-up by key."""
     row: tuple | None = None
     """Path to the object whose keys the template has as slots."""
 
@@ -57,8 +55,7 @@ def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> R
 
 
 def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
-    """The phrase over the value's row; None where the language has none, or the row lacks its
-    words."""
+    """The phrase over the value's row; None where the language or the row lacks its words."""
     key = path[-1] if path else None
     if tool.language is None or not isinstance(key, str):
         return None
@@ -69,8 +66,7 @@ def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
 
 
 def row_words(template: str, parsed: Any, row: tuple) -> dict[str, str] | None:
-    """The texts of a parsed output for the slots of a phrase over a row; None where the row lacks
-    one."""
+    """The row's texts for the slots of a phrase; None where the row lacks one."""
     words = {}
     for slot in ROW_SLOT.findall(template):
         try:

@@ -28,8 +28,7 @@ from coevolve.provenance import Source, at, identity, output
 MAX_TURN_CHARACTERS = 600
 _SLOT = re.compile(r"\{(\w+)\}")
 _TWICE = re.compile(r"(?<!\w)([^\W\d]\w*(?: \w+){0,4}) \1(?!\w)")
-"""A word or a few words that stand twice in a row, as where a phrase ends like the clause that it
-is put into."""
+"""Words that stand twice in a row, as where a phrase ends like the clause that it is put into."""
 
 
 class Unwritable(Exception):
@@ -90,8 +89,7 @@ class RequestWriter:
         )
 
     def _check_helper(self, index: int, text: str) -> None:
-        """Raises Unwritable where a call that no clause asks for has an argument that its turn does
-        not state."""
+        """Raises Unwritable where the turn leaves out an argument of a call without a clause."""
         arguments = self._found.calls[index].arguments
         for name in arguments.keys() - {path[0] for path in self._trace.links[index]}:
             if grounded(arguments, (name,), self._trace.tool(index), text).kind == "unknown":
@@ -152,8 +150,7 @@ class RequestWriter:
         return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
     def _ambiguous(self, source: Source, slots: list[str]) -> bool:
-        """Whether another call of the tool that the phrase describes as well returned another value
-        in that place."""
+        """Whether the phrase describes another call as well, which returned another value there."""
         calls, results = self._found.calls, self._found.results
         own, meant = calls[source.step], _value_at(results[source.step].observation, source.path)
         return any(

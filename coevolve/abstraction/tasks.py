@@ -46,14 +46,12 @@ class AbstractionResult(Struct, frozen=True):
 
 
 def reason_of(fault: Fault) -> str:
-    """Why an exploration whose start cannot be opened gives no task: the environment refuses it, or
-    has a fault."""
+    """Why a start cannot be opened: the environment refuses it, or has a fault."""
     return REFUSED if fault.kind == "bad_request" else FAULT
 
 
 def too_many_steps(limits: EpisodeLimits, lengths: Sequence[int]) -> bool:
-    """Whether turns of so many actions are more than an episode or a turn of the environment may
-    have."""
+    """Whether turns of so many actions are more than the environment's limits."""
     per_turn = limits.max_steps_per_turn or limits.max_steps
     return sum(lengths) > limits.max_steps or max(lengths) > per_turn
 

@@ -65,8 +65,7 @@ VERBS = frozenset(
 
 
 def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> str | None:
-    """The tool or parameter that a text names; a plain word only where it is written as a call or
-    called a tool."""
+    """The tool or parameter that a text names; a plain word only where it is called."""
     text = _plain(text)
     parameters = sorted({n for t in tools.values() for n in t.parameters.get("properties", {})})
     compound = [name for name in parameters if _IDENTIFIER.search(name)]
@@ -81,8 +80,7 @@ def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> 
 
 
 def _plain(text: str) -> str:
-    """As it is read: without accents and characters that show nothing, in the usual width, in Latin
-    letters."""
+    """The text without accents and invisible characters, in the usual width, in Latin letters."""
     if text.isascii():
         return text
     whole = unicodedata.normalize("NFKD", text)
@@ -127,8 +125,7 @@ def _camel(words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _parameter(name: str) -> re.Pattern[str]:
-    """A parameter of several parts: in its own spelling, with marks between them, with humps;
-    `userName` is no "username"."""
+    """A parameter of several parts as it is written; `userName` is no "username"."""
     words, own = words_of(name), re.escape(name)
     snake = rf"(?i:{own if '_' in name else '_+'.join(words)}|{_JOINT.join(words)})"
     return re.compile(rf"(?<![\w.])(?:{own}|{snake}|{_camel(words)})(?!\w)")

@@ -106,8 +106,7 @@ def _literal(tool: Tool, path: tuple) -> bool:
 
 
 def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:
-    """Whether the user knows the value: a truth value, one of an enum, or one of the start state's
-    `values`."""
+    """Whether the user knows the value: true, false, of an enum, or of the start's `values`."""
     if value is None or isinstance(value, bool):
         return True
     schema = tool.parameters.get("properties", {}).get(path[0], {})
@@ -118,8 +117,7 @@ def _known(tool: Tool, path: tuple, value: Any, opened: Opened) -> bool:
 
 
 def _changed(steps: Sequence[Step], opened: Opened, tools: Mapping[str, Tool]) -> list[bool]:
-    """By the hash of the state where the environment gives one, else every call that is not marked
-    read-only."""
+    """By the state's hash where there is one, else every call that is not marked read-only."""
     changed, last = [], opened.state
     for step in steps:
         if step.state and last:

@@ -31,8 +31,7 @@ class TurnPlan(NamedTuple):
 
 
 def plan_turns(trace: ExplorationTrace, found: GoalSlice) -> list[TurnPlan] | None:
-    """The turns, in the executed order of their goals; None if some goal is nothing that a user
-    asks for."""
+    """The turns, in the executed order of their goals; None if nobody asks for some goal."""
     clauses = _clauses(trace, found)
     completed = {clause: _completion(trace, found, clause, clauses) for clause in clauses}
     ends = [clause for clause in clauses if completed[clause] is not None]
@@ -56,8 +55,7 @@ def plan_turns(trace: ExplorationTrace, found: GoalSlice) -> list[TurnPlan] | No
 
 
 def _turn_of(trace: ExplorationTrace, clause: int, ends: list[int]) -> int:
-    """A clause without a goal opens the turn of the next goal of its app, whose hidden state it
-    sets."""
+    """The turn of a clause; one without a goal opens the turn of the next goal of its app."""
     app = trace.tool(clause).app
     later = [number for number, end in enumerate(ends) if end >= clause]
     own = [number for number in later if trace.tool(ends[number]).app == app]

@@ -24,8 +24,7 @@ from coevolve.grounding.texts import mentions, plain, states
 from coevolve.provenance import GIVEN, Source, at, identity, trivial
 
 FEW_CHOICES = 4
-"""Members of an enum that is a choice of ways (on, off, auto). A longer one is of things (cities,
-currencies)."""
+"""Members of an enum of ways (on, off, auto); a longer one is of things (cities, currencies)."""
 
 
 class Grounding(NamedTuple):
@@ -47,9 +46,8 @@ def grounded(
     shown: Sequence[str] = (),
     source: Source = GIVEN,
 ) -> Grounding:
-    """The verdict on the part of a call's arguments that a path leads to. `text` holds the user's
-    turns so far, `shown` the texts of the earlier outputs by step, `source` where provenance found
-    the value."""
+    """The verdict on the part of a call's arguments at `path`. `text` has the user's turns so far,
+    `shown` the earlier outputs by step, `source` is where provenance found the value."""
     value, whole = at(arguments, path), arguments[path[0]]
     if is_default(tool, path[0], whole):
         return FREE
@@ -112,8 +110,7 @@ def _joined(members: Sequence[Grounding]) -> Grounding:
 
 
 def evidence(value: Any, text: str, shown: Sequence[str]) -> Grounding:
-    """The verdict on a value without a parameter: it stands in `text` or in one earlier output, or,
-    for a path, its parts do."""
+    """The verdict on a value without a parameter, or, for a path, on its parts."""
     if states(text, value):
         return STATED
     if trivial(value):

@@ -65,8 +65,7 @@ class Folder:
         return COMPUTED
 
     def _called(self, node: ast.Call, method: ast.Attribute, seen: frozenset[str]) -> Any:
-        """A method of a constant text: `join` is followed, any other one of constants alone is
-        not."""
+        """A method of a constant text: only `join` is followed."""
         base = self.value(method.value, seen)
         given = (*node.args, *(word.value for word in node.keywords))
         values = [self.value(argument, seen) for argument in given]
@@ -78,8 +77,7 @@ class Folder:
 
 
 def _bound(tree: ast.Module) -> dict[str, ast.expr]:
-    """Variables that one plain assignment binds and nothing changes, not even a method of
-    theirs."""
+    """Variables that one plain assignment binds and nothing changes, no method either."""
     stored: Counter[str] = Counter()
     changed, assigned = set(), {}
     for node in ast.walk(tree):

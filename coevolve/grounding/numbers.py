@@ -69,8 +69,7 @@ def read_number(value: str) -> Decimal | None:
 
 
 def numbers(text: str) -> Iterator[Decimal]:
-    """Those in digits, then those in words; what is taken away from something reads as the number
-    and as its negative."""
+    """Those in digits, then those in words; an amount taken away reads as itself and negative."""
     for found in _NUMBER.finditer(text):
         if found["digits"]:
             power = int(found["exponent"] or 0) + _SCALES.get((found["scale"] or "").lower(), 0)

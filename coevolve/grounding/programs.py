@@ -43,9 +43,8 @@ def unknown_constants(
     style: CodeSyntax | None = None,
     shown: Sequence[str] = (),
 ) -> list[str]:
-    """What the program holds and neither `text`, the user's turns so far, states nor an earlier
-    output (`shown`) shows, each in words. What the environment adds to calls by itself (`style`) is
-    free."""
+    """The constants, in words, that neither `text`, the user's turns so far, states nor an earlier
+    output (`shown`) shows. What the environment adds to calls by itself (`style`) is free."""
     tree = parsed(code)
     if tree is None:
         return []
@@ -125,8 +124,7 @@ class _Reader(ast.NodeVisitor):
         self._visit_all(node.args)
 
     def _technical(self, name: str, word: ast.keyword) -> bool:
-        """Whether an argument says nothing of the task: pages, tokens, a login, how it ended, what
-        the environment adds."""
+        """Whether an argument is no part of the task: pages, tokens, a login, an ending."""
         if self._style.arguments.get(name, {}).get(word.arg) == ast.unparse(word.value):
             return True
         ending = name in self._style.ends and word.arg == "status"

@@ -35,9 +35,8 @@ def judged(
     tools: Mapping[str, Tool],
     style: CodeSyntax | None = None,
 ) -> Iterator[JudgedValue]:
-    """The verdict on every argument, and on the constants of programs that are unknown.
-    `observation` is what the environment shows at the start, `style` how it writes calls as
-    code."""
+    """The verdict on every argument and every unknown constant of a program. `observation` is shown
+    at the start, `style` is how the environment writes calls as code."""
     shown: list[str] = []
     apps = {name: tool.app for name, tool in tools.items()}
     for index, (step, found) in enumerate(zip(steps, sources(list(steps), apps), strict=True)):
@@ -76,15 +75,13 @@ def first_unknown(
     tools: Mapping[str, Tool],
     style: CodeSyntax | None = None,
 ) -> str | None:
-    """The first value that a solver who has only the request cannot know, in words; None where all
-    are known."""
+    """The first value that a solver with only the request cannot know, in words."""
     values = judged(steps, queries, observation, tools, style)
     return next((value.name for value in values if value.grounding.kind == "unknown"), None)
 
 
 def output_text(observation: str) -> str:
-    """The keys and values of an output, a line each, so that a list's numbers stand apart; the text
-    of what is no JSON."""
+    """The keys and values of an output, a line each, so that a list's numbers stand apart."""
     parts, lines = [output(observation)], []
     for part in parts:
         if isinstance(part, dict | list):

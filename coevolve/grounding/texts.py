@@ -56,8 +56,7 @@ def states(text: str, value: Any) -> bool:
 
 
 def states_fragment(text: str, value: str) -> bool:
-    """The same for a piece of a text that a program builds: signs at its ends, and pieces without a
-    word, need not be stated."""
+    """The same for a piece of a text in a program: signs at its ends need not be stated."""
     core = re.sub(r"^\W+|\W+$", "", value)
     if not core or states(text, value):
         return True

@@ -54,8 +54,7 @@ class HeldOutTasks:
                 self._marks.setdefault(mark, name)
 
     def shared(self, task: Task, episode: ReplayedEpisode) -> str | None:
-        """What a replayed task shares with a held-out one, in words; None if nothing, or if it is
-        given as that very task."""
+        """What a replayed task shares with another, held-out one, in words, if anything."""
         id_ = task_id(task.env, task.start, task.query, task.solution, task.verifier)
         if task.origin.kind == "environment" and id_ in self._own:
             return None
@@ -90,8 +89,7 @@ def _marks(tools: dict[str, Tool], task: Task, episode: ReplayedEpisode | Fault)
 
 
 def _calls(tools: dict[str, Tool], task: Task) -> tuple:
-    """The actions of a solution in order, whatever turns they are in, in a form in which those that
-    act alike are equal."""
+    """The actions of a solution in order, in a form in which those that act alike are equal."""
     return tuple(_acting(tools, action) for turn in task.solution for action in turn)
 
 

@@ -71,8 +71,7 @@ def strict(
     replays: list[ReplayedEpisode],
     style: CodeSyntax | None = None,
 ) -> GateFailure | None:
-    """The first rule that the replays break; controls come after. `style` is how the environment
-    writes calls as code."""
+    """The first rule that the replays break. `style` is how the environment writes code."""
     first = replays[0]
     if any(result.fatal == "timeout" for episode in replays for result in episode.flat):
         return GateFailure("timeout", "an action ran out of time")
@@ -118,8 +117,7 @@ def _broken(
 
 
 def related(task: Task, tools: Mapping[str, Tool]) -> bool:
-    """Whether the query has a word of an API that the code calls, beside those that every program
-    calls."""
+    """Whether the query has a word of an API that the code calls for the task's sake."""
     code = "\n".join(action for action in _actions(task) if isinstance(action, str))
     used = [
         tools[name] for name in api_calls(code) if name in tools and not _TECHNICAL.fullmatch(name)
@@ -136,8 +134,7 @@ def _description(tool: Tool) -> str:
 
 
 def _stems(text: str) -> set[str]:
-    """Words of four letters at least by their first four, so that `songs` is `song`; slots of
-    phrases are none."""
+    """Words of four letters at least by their first four, without the slots of phrases."""
     plain = re.sub(r"\{[^}]*\}|[\W_]", " ", text.lower())
     return {word[:4] for word in plain.split() if len(word) > 3} - _COMMON
 
@@ -149,8 +146,7 @@ def _actions(task: Task) -> list[Action]:
 def informing(
     task: Task, tools: Mapping[str, Tool], episode: ReplayedEpisode
 ) -> set[tuple[int, int]]:
-    """(turn, place) of the calls whose outputs show a later call a value that the query does not
-    state."""
+    """(turn, place) of the calls that show a later call a value that the query does not state."""
     places = [
         (turn, place) for turn, actions in enumerate(task.solution) for place in range(len(actions))
     ]
