@@ -23,18 +23,18 @@ import msgspec
 from coevolve.records import Step
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """Index of the earlier step and the path into its parsed output; a given value has None."""
 
     step: int | None
     path: tuple
 
 
-GIVEN = Source(None, ())
+GIVEN = ValueSource(None, ())
 
 
-class _Part(NamedTuple):
-    source: Source
+class _ObservedPart(NamedTuple):
+    source: ValueSource
     words: tuple[str, ...]
     app: str
 
@@ -47,12 +47,14 @@ def output(observation: str) -> Any:
         return observation
 
 
-def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[dict[tuple, Source]]:
+def sources(
+    steps: list[Step], apps: Mapping[str, str] | None = None
+) -> list[dict[tuple, ValueSource]]:
     """Per step: path of each argument → its source. A list or object that equals an observed one is
     one path, else its members are followed. `apps` maps tools to apps. Code has no arguments."""
-    parts: dict[Any, list[_Part]] = {}
+    parts: dict[Any, list[_ObservedPart]] = {}
     held: dict[Any, set[tuple[str, ...]]] = {}
-    found: list[dict[tuple, Source]] = []
+    found: list[dict[tuple, ValueSource]] = []
     for index, step in enumerate(steps):
         found.append({})
         if isinstance(step.action, str):
@@ -66,7 +68,9 @@ def sources(steps: list[Step], apps: Mapping[str, str] | None = None) -> list[di
             same, words = identity(part), _words_of(path)
             known = held.get(same, ())
             if not known or (trivial(part) and not any(_agree(words, other) for other in known)):
-                parts.setdefault(same, []).append(_Part(Source(index, path), words, app))
+                parts.setdefault(same, []).append(
+                    _ObservedPart(ValueSource(index, path), words, app)
+                )
     return found
 
 
@@ -107,8 +111,8 @@ def alike(a: tuple, b: tuple) -> bool:
 
 
 def _arguments(
-    value: Any, path: tuple, parts: Mapping[Any, list[_Part]], app: str
-) -> Iterator[tuple[tuple, Source]]:
+    value: Any, path: tuple, parts: Mapping[Any, list[_ObservedPart]], app: str
+) -> Iterator[tuple[tuple, ValueSource]]:
     if path:
         source = _best(value, _words_of(path), parts.get(identity(value), ()), app)
         if source or not isinstance(value, (list, dict)) or not value:
@@ -118,10 +122,10 @@ def _arguments(
         yield from _arguments(member, (*path, key), parts, app)
 
 
-def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> Source | None:
+def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> ValueSource | None:
     fitting = [part for part in parts if not trivial(value) or _agree(words, part.words)]
 
-    def rank(part: _Part) -> tuple:
+    def rank(part: _ObservedPart) -> tuple:
         return not _agree(words, part.words), part.app != app, part.source.step
 
     return min(fitting, key=rank).source if fitting else None

@@ -22,7 +22,7 @@ from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.programs import call_text, program, python_literal
 from coevolve.environments.protocol import CodeSyntax
 from coevolve.grounding.programs import unknown_constants
-from coevolve.provenance import Source, at, output
+from coevolve.provenance import ValueSource, at, output
 
 _RESERVED = {*keyword.kwlist, *"apis print next row list dict set str file id type".split()}
 
@@ -104,7 +104,7 @@ class _ProgramWriter:
             return f"{{{', '.join(f'{python_literal(k)}: {v}' for k, v in values.items())}}}"
         return python_literal(value)
 
-    def _observed(self, index: int, source: Source) -> str:
+    def _observed(self, index: int, source: ValueSource) -> str:
         """Where an earlier output has the value: in the row of that name, where the request names
         one. Raises Unwritable where it is found by its place alone."""
         parsed = output(self._found.results[source.step].observation)

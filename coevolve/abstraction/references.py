@@ -20,7 +20,7 @@ ROW_SLOT = re.compile(r"\{([\w.]+)\}")
 """A slot of a phrase over a row: a key of it, or a path of keys."""
 
 
-class Reference(NamedTuple):
+class OutputPhrase(NamedTuple):
     """A phrase for a part of an output: a template over the call's arguments or the value's row."""
 
     template: str
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
     """Path to the object whose keys the template has as slots."""
 
 
-def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> Reference | None:
+def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> OutputPhrase | None:
     """The phrase of a request of `app` for a part of a step's output; None where nobody would refer
     to it. The bare name behind a key stands for its row only in the app that both belong to."""
     tool = tools.get(step.action.tool)
@@ -51,10 +51,10 @@ def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> R
     if places:
         whole = at(output(step.observation), path[: path.index(places[0])])
         template = f"the {ORDINALS[places[0]] if len(whole) > 1 else 'only one'} of {template}"
-    return Reference(template, bare)
+    return OutputPhrase(template, bare)
 
 
-def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
+def _row(tool: Tool, step: Step, path: tuple) -> OutputPhrase | None:
     """The phrase over the value's row; None where the language or the row lacks its words."""
     key = path[-1] if path else None
     if tool.language is None or not isinstance(key, str):
@@ -62,7 +62,7 @@ def _row(tool: Tool, step: Step, path: tuple) -> Reference | None:
     template = tool.language.rows.get(key) or tool.language.facts.get(key)
     if template is None or row_words(template, output(step.observation), path[:-1]) is None:
         return None
-    return Reference(template, key in tool.language.rows, path[:-1])
+    return OutputPhrase(template, key in tool.language.rows, path[:-1])
 
 
 def row_words(template: str, parsed: Any, row: tuple) -> dict[str, str] | None:

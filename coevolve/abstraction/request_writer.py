@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coevolve.abstraction.goals import GoalSlice
-from coevolve.abstraction.references import ROW_SLOT, Reference, described, reference, row_words
+from coevolve.abstraction.references import ROW_SLOT, OutputPhrase, described, reference, row_words
 from coevolve.abstraction.tool_names import named_tool
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.grounding.arguments import grounded, is_default, json_key
-from coevolve.provenance import Source, at, identity, output
+from coevolve.provenance import ValueSource, at, identity, output
 
 MAX_TURN_CHARACTERS = 600
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -136,7 +136,7 @@ class RequestWriter:
             raise Unwritable("ambiguous_reference")
         return self._filled(source.step, phrase.template)
 
-    def _row_phrase(self, source: Source, phrase: Reference) -> str:
+    def _row_phrase(self, source: ValueSource, phrase: OutputPhrase) -> str:
         parsed = output(self._found.results[source.step].observation)
         words = row_words(phrase.template, parsed, phrase.row)
         if words is None:
@@ -149,7 +149,7 @@ class RequestWriter:
                     raise Unwritable("ambiguous_reference")
         return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
-    def _ambiguous(self, source: Source, slots: list[str]) -> bool:
+    def _ambiguous(self, source: ValueSource, slots: list[str]) -> bool:
         """Whether the phrase describes another call as well, which returned another value there."""
         calls, results = self._found.calls, self._found.results
         own, meant = calls[source.step], _value_at(results[source.step].observation, source.path)
@@ -160,7 +160,7 @@ class RequestWriter:
             for index, call in calls.items()
         )
 
-    def _reference(self, index: int, source: Source) -> Reference:
+    def _reference(self, index: int, source: ValueSource) -> OutputPhrase:
         step, app = self._trace.steps[source.step], self._trace.tool(index).app
         return reference(self._trace.tools, step, source.path, app)
 

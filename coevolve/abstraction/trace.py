@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from coevolve.abstraction.references import reference
 from coevolve.environments.protocol import Opened, Tool
-from coevolve.provenance import Source, alike, at, identity, sources
+from coevolve.provenance import ValueSource, alike, at, identity, sources
 from coevolve.records import Call, Exploration, Start, Step
 
 
@@ -33,7 +33,7 @@ class ExplorationTrace(NamedTuple):
     opened: Opened
     tools: Mapping[str, Tool]
     steps: Sequence[Step]
-    links: list[dict[tuple, Source]]
+    links: list[dict[tuple, ValueSource]]
     problems: list[str | None]
     changed: list[bool]
     """Whether the step changed the state, hidden parts included."""
@@ -52,7 +52,7 @@ def read_trace(
 ) -> ExplorationTrace:
     """The trace of an exploration whose session opens like this."""
     steps = exploration.steps
-    links: list[dict[tuple, Source]] = []
+    links: list[dict[tuple, ValueSource]] = []
     problems: list[str | None] = []
     apps = {name: tool.app for name, tool in tools.items()}
     for step, found in zip(steps, sources(steps, apps), strict=True):
@@ -81,9 +81,9 @@ def _linked(
     steps: Sequence[Step],
     call: Call,
     path: tuple,
-    source: Source,
+    source: ValueSource,
     opened: Opened,
-) -> tuple[Source | None, str | None]:
+) -> tuple[ValueSource | None, str | None]:
     """The link that the request will use, or the problem, or neither: the value can be stated."""
     tool = tools[call.tool]
     known = _known(tool, path, at(call.arguments, path), opened)

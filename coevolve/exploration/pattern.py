@@ -18,7 +18,7 @@ from coevolve.environments.replay import ReplayJob, replay
 from coevolve.exploration.episode import Episode, outcome_of, step_of
 from coevolve.exploration.memory import WORKED, goals_of, is_goal, recipe_of
 from coevolve.exploration.schemas import fits, properties
-from coevolve.provenance import Source, at, output, sources
+from coevolve.provenance import ValueSource, at, output, sources
 from coevolve.records import Call, Signal, Step, Task, Trajectory, canonical
 
 MAX_DRAWS = 2
@@ -29,7 +29,7 @@ class WeakPattern(NamedTuple):
     """Executed calls without errors, where their arguments came from, and the tools it is about."""
 
     steps: list[Step] = []
-    sources: list[dict[tuple, Source]] = []
+    sources: list[dict[tuple, ValueSource]] = []
     goals: list[str] = []
 
 
@@ -130,7 +130,7 @@ def _rebound(
     here: Episode,
     tool: Tool,
     call: Call,
-    origin: dict[tuple, Source],
+    origin: dict[tuple, ValueSource],
     outputs: list[Any],
     renamed: dict[bytes, Any],
 ) -> Call:
@@ -154,7 +154,7 @@ def _rebound(
     return Call(tool.name, arguments)
 
 
-def _observed(outputs: list[Any], source: Source, old: Any) -> Any:
+def _observed(outputs: list[Any], source: ValueSource, old: Any) -> Any:
     try:
         return at(outputs[source.step], source.path)
     except (KeyError, IndexError, TypeError):

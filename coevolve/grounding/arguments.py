@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from coevolve.environments.protocol import Tool
 from coevolve.grounding.texts import mentions, plain, states
-from coevolve.provenance import GIVEN, Source, at, identity, trivial
+from coevolve.provenance import GIVEN, ValueSource, at, identity, trivial
 
 FEW_CHOICES = 4
 """Members of an enum of ways (on, off, auto); a longer one is of things (cities, currencies)."""
@@ -44,7 +44,7 @@ def grounded(
     tool: Tool,
     text: str,
     shown: Sequence[str] = (),
-    source: Source = GIVEN,
+    source: ValueSource = GIVEN,
 ) -> Grounding:
     """The verdict on the part of a call's arguments at `path`. `text` has the user's turns so far,
     `shown` the earlier outputs by step, `source` is where provenance found the value."""

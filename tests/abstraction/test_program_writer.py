@@ -15,7 +15,7 @@ from coevolve.abstraction.request_writer import RequestWriter, Unwritable
 from coevolve.abstraction.trace import read_trace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, CodeSyntax, Language, Opened, Tool
-from coevolve.provenance import Source
+from coevolve.provenance import ValueSource
 from coevolve.records import Call, Effect, Exploration, Start, Step
 
 SONGS = [
@@ -263,7 +263,7 @@ def test_what_one_clause_makes_is_not_undone_by_the_next(name, effect, why):
     )
     later = Step(0, Call(name, {"song_id": 44, "title": "New"}), "{}", None, [effect], "")
     read, found = slice_of([made, later], known)
-    read.links[1][("song_id",)] = Source(0, ("song_id",))
+    read.links[1][("song_id",)] = ValueSource(0, ("song_id",))
     turns = [TurnPlan([0], [0]), TurnPlan([1], [1])]
     if why is None:
         check_apart(read, found, turns)

@@ -10,7 +10,7 @@ from coevolve.abstraction.request_writer import MAX_TURN_CHARACTERS, RequestWrit
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, Language, Opened, Tool
-from coevolve.provenance import Source
+from coevolve.provenance import ValueSource
 from coevolve.records import Call, Start, Step
 
 PROPERTIES = {"a": {}, "b": {}, "unlock": {}, "lines": {"default": 10}, "doors": {}}
@@ -77,7 +77,7 @@ def test_observed_values_are_said_as_the_phrase_of_their_call():
         tool("pay", do=["pay {a}"]),
     ]
     calls = [Call("read", {"a": "Ann"}), Call("cost", {"b": "tea"}), Call("pay", {"a": 31})]
-    links = {1: {("b",): Source(0, ("text",))}, 2: {("a",): Source(1, ("price",))}}
+    links = {1: {("b",): ValueSource(0, ("text",))}, 2: {("a",): ValueSource(1, ("price",))}}
     said = request(tools, calls, links, {0: {"text": "tea"}, 1: {"price": 31}})
     assert said == "pay the price of what the note of Ann names"
 
@@ -95,10 +95,10 @@ def test_a_phrase_is_not_wedged_into_another():
         Call("rate", {"a": 12, "b": "YEN"}),
         Call("pay", {"a": 19}),
     ]
-    links = {1: {("a",): Source(0, ("value",))}, 2: {("a",): Source(1, ("value",))}}
+    links = {1: {("a",): ValueSource(0, ("value",))}, 2: {("a",): ValueSource(1, ("value",))}}
     with pytest.raises(Unwritable, match="nested_lookup"):
         request(tools, calls, links, {0: {"value": 12}, 1: {"value": 19}})
-    calls[0], links[1] = Call("named", {"a": "Ann"}), {("a",): Source(0, ("key",))}
+    calls[0], links[1] = Call("named", {"a": "Ann"}), {("a",): ValueSource(0, ("key",))}
     said = request(tools, calls, links, {0: {"key": 12}, 1: {"value": 19}})
     assert said == "pay the value of Ann in YEN"
 
@@ -111,7 +111,7 @@ def test_a_phrase_that_two_outputs_answer_differently_is_none():
         tool("pay", do=["pay {a}"]),
     ]
     calls = [Call("login", {}), Call("login", {}), Call("pay", {"a": "t2"})]
-    links = {2: {("a",): Source(1, ("token",))}}
+    links = {2: {("a",): ValueSource(1, ("token",))}}
     with pytest.raises(Unwritable, match="ambiguous_reference"):
         request(tools, calls, links, {0: {"token": "t1"}, 1: {"token": "t2"}})
     assert (
@@ -137,15 +137,15 @@ def test_an_observed_value_inside_an_object_is_not_said():
     tools = [tool("cost", refer={"price": "the price of {b}"}), tool("pay", do=["pay {a}"])]
     calls = [Call("cost", {"b": "tea"}), Call("pay", {"a": {"sum": 31}})]
     with pytest.raises(Unwritable, match="unknowable"):
-        request(tools, calls, {1: {("a", "sum"): Source(0, ("price",))}}, {0: {"price": 31}})
+        request(tools, calls, {1: {("a", "sum"): ValueSource(0, ("price",))}}, {0: {"price": 31}})
     calls[1] = Call("pay", {"a": [5, 31]})
     assert (
-        request(tools, calls, {1: {("a", 1): Source(0, ("price",))}}, {0: {"price": 31}})
+        request(tools, calls, {1: {("a", 1): ValueSource(0, ("price",))}}, {0: {"price": 31}})
         == "pay 5 and the price of tea"
     )
     calls[1] = Call("pay", {"a": [31, 31]})
     assert (
-        request(tools, calls, {1: {("a",): Source(0, ("price",))}}, {0: {"price": [31, 31]}})
+        request(tools, calls, {1: {("a",): ValueSource(0, ("price",))}}, {0: {"price": [31, 31]}})
         == "pay the price of tea"
     )
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from coevolve.abstraction.references import Reference, reference
+from coevolve.abstraction.references import OutputPhrase, reference
 from coevolve.abstraction.trace import read_trace
 from coevolve.environments.protocol import Language, Opened, Tool
 from coevolve.grounding.texts import ORDINALS
-from coevolve.provenance import Source
+from coevolve.provenance import ValueSource
 from coevolve.records import Call, Exploration, Start, Step
 
 
@@ -66,7 +66,7 @@ def test_a_looked_up_key_is_linked_within_its_app_only():
         ("farm.find", {"name": "Ann"}, {"id": "i12"}),
         ("farm.set", {"id": "i12", "text": "red"}, {}),
     )
-    assert good.links[1] == {("id",): Source(0, ("id",))} and good.problems[1] is None
+    assert good.links[1] == {("id",): ValueSource(0, ("id",))} and good.problems[1] is None
     other = traced(
         ("mail.find", {"name": "Bob"}, {"id": "i12"}),
         ("farm.set", {"id": "i12", "text": "red"}, {}),
@@ -107,7 +107,7 @@ def test_an_item_of_a_list_is_not_referred_to_but_a_whole_list_is():
     whole = traced(
         listed, ("farm.set", {"id": "i1", "text": ["red", "blue"]}, {}), values={"id": ["i1"]}
     )
-    assert whole.links[1] == {("text",): Source(0, ("subjects",))}
+    assert whole.links[1] == {("text",): ValueSource(0, ("subjects",))}
     part = traced(
         listed, ("farm.set", {"id": "i1", "text": ["blue", "green"]}, {}), values={"id": ["i1"]}
     )
@@ -130,7 +130,7 @@ def test_a_member_of_a_list_is_referred_to_by_its_place(place):
         action=Call("mail.list"),
         observation=json.dumps({"subjects": [f"s{n}" for n in range(11)]}),
     )
-    assert reference(TOOLS, step, ("subjects", place), "farm") == Reference(
+    assert reference(TOOLS, step, ("subjects", place), "farm") == OutputPhrase(
         f"the {ORDINALS[place]} of my subjects", False
     )
     assert reference(TOOLS, step, ("subjects", 10), "farm") is None

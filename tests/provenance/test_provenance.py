@@ -4,7 +4,7 @@ ones."""
 import json
 import random
 
-from coevolve.provenance import GIVEN, Source, at, output, sources
+from coevolve.provenance import GIVEN, ValueSource, at, output, sources
 from coevolve.records import Call, Step
 
 
@@ -23,7 +23,7 @@ def test_a_value_seen_in_an_output_is_observed_there():
         step("clinic.read", {"name": "Ann"}, {"name": "Ann", "text": "amber"}),
         step("farm.set", {"name": "Ann", "text": "amber"}, {"ok": True}),
     )
-    assert found == {("name",): GIVEN, ("text",): Source(0, ("text",))}
+    assert found == {("name",): GIVEN, ("text",): ValueSource(0, ("text",))}
 
 
 def test_an_echo_is_no_source():
@@ -41,7 +41,7 @@ def test_small_values_need_an_agreeing_name():
     """Ticket 1 is the id that came back, priority 1 is not; nor are short strings and truth
     values."""
     made = step("create_ticket", {"title": "printer"}, {"id": 1, "open": True, "code": "k"})
-    assert last(made, step("get_ticket", {"ticket_id": 1}, {}))[("ticket_id",)] == Source(
+    assert last(made, step("get_ticket", {"ticket_id": 1}, {}))[("ticket_id",)] == ValueSource(
         0, ("id",)
     )
     found = last(made, step("edit", {"priority": 1, "urgent": True, "label": "k"}, {}))
@@ -54,13 +54,13 @@ def test_a_small_literal_under_another_name_hides_nothing():
         step("create_ticket", {"priority": 1}, {"id": 1}),
         step("close_ticket", {"ticket_id": 1}, {}),
     )
-    assert found[("ticket_id",)] == Source(0, ("id",))
+    assert found[("ticket_id",)] == ValueSource(0, ("id",))
 
 
 def test_types_matter_as_in_json():
     """10 and 10.0 are equal, 10 and "10" are not, true is not 1."""
     seen = step("price", {"of": "tea"}, {"price": 10.0, "flag": 1})
-    assert last(seen, step("pay", {"amount": 10}, {}))[("amount",)] == Source(0, ("price",))
+    assert last(seen, step("pay", {"amount": 10}, {}))[("amount",)] == ValueSource(0, ("price",))
     assert last(seen, step("pay", {"amount": "10"}, {}))[("amount",)] == GIVEN
     assert last(seen, step("pay", {"flag": True}, {}))[("flag",)] == GIVEN
 
@@ -71,13 +71,13 @@ def test_the_best_of_several_sources():
     first = step("gym.read", {"name": "Ann"}, {"note": "amber"})
     second = step("farm.look", {"name": "Ann"}, {"label": "amber"})
     third = step("gym.look", {"name": "Ann"}, {"text": "amber"})
-    assert last(first, second, third, step("farm.set", {"text": "amber"}, {}))[("text",)] == Source(
-        2, ("text",)
-    )
-    assert last(first, second, third, step("farm.set", {"x": "amber"}, {}))[("x",)] == Source(
+    assert last(first, second, third, step("farm.set", {"text": "amber"}, {}))[
+        ("text",)
+    ] == ValueSource(2, ("text",))
+    assert last(first, second, third, step("farm.set", {"x": "amber"}, {}))[("x",)] == ValueSource(
         1, ("label",)
     )
-    assert last(first, second, third, step("mail.set", {"x": "amber"}, {}))[("x",)] == Source(
+    assert last(first, second, third, step("mail.set", {"x": "amber"}, {}))[("x",)] == ValueSource(
         0, ("note",)
     )
 
@@ -86,17 +86,17 @@ def test_lists_are_followed_or_taken_whole():
     """A list equal to an observed one is one argument; the members of any other are followed."""
     seen = step("ls", {}, {"files": ["a.txt", "b.txt"]})
     assert last(seen, step("zip", {"names": ["a.txt", "b.txt"]}, {})) == {
-        ("names",): Source(0, ("files",))
+        ("names",): ValueSource(0, ("files",))
     }
     found = last(seen, step("zip", {"names": ["b.txt", "c.txt"]}, {}))
-    assert found == {("names", 0): Source(0, ("files", 1)), ("names", 1): GIVEN}
+    assert found == {("names", 0): ValueSource(0, ("files", 1)), ("names", 1): GIVEN}
 
 
 def test_text_outputs_and_failed_steps():
     """A text that is no JSON is one value; a failed step is no source; code has no arguments."""
     assert last(step("tell", {}, "amber road"), step("say", {"text": "amber road"}, ""))[
         ("text",)
-    ] == Source(0, ())
+    ] == ValueSource(0, ())
     denied = step("tell", {}, {"hint": "amber"}, error="denied")
     assert last(denied, step("say", {"text": "amber"}, ""))[("text",)] == GIVEN
     assert sources([Step(turn=0, action="print(1)", observation="1")]) == [{}]
