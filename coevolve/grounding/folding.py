@@ -42,6 +42,10 @@ class Folder:
         if isinstance(node, ast.List | ast.Tuple):
             values = [self.value(member, seen) for member in node.elts]
             return COMPUTED if COMPUTED in values else values
+        if isinstance(node, ast.Dict) and all(isinstance(k, ast.Constant) for k in node.keys):
+            values = [self.value(member, seen) for member in node.values]
+            keys = (key.value for key in node.keys)
+            return COMPUTED if COMPUTED in values else dict(zip(keys, values, strict=True))
         if isinstance(node, ast.UnaryOp | ast.BinOp):
             return self._computed(node, seen)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

@@ -59,10 +59,11 @@ def both(query, action, tool=ACT, start="", earlier=()):
 
 
 def at_places(value):
-    """The value as an argument, inside one, and as a constant of a program: itself and inside."""
+    """The value as an argument of a call and of a program, inside one, and through a variable."""
     yield Call("v.act", {"value": value})
     yield Call("v.act", {"value": {"a": {"b": [value]}}})
     yield f"apis.v.act(value={value!r})"
+    yield f"apis.v.act(value={ {'a': {'b': [value]}}!r})"
     if not isinstance(value, list):
         yield f"x = {value!r}\napis.v.act(value=[x])"
 
@@ -151,6 +152,17 @@ def test_a_departure_from_a_default_is_stated_by_its_name():
     action = Call("v.act", {"overwrite": True})
     assert both("overwrite it", action, tool) == (True, True)
     assert both("write it", action, tool) == (False, False)
+
+
+def test_a_call_that_shows_a_value_informs():
+    """In words too; not where the query states the value."""
+    tools = {"v.act": ACT, "v.look": Tool("v.look", "", {"properties": {}}, app="v")}
+    actions = [[Call("v.look"), Call("v.act", {"value": 31})]]
+    results = [[ActionResult(observation="tea costs 31"), ActionResult(observation="")]]
+    episode = ReplayedEpisode(Opened(), results)
+    for query, informing in (("Pay for tea.", {(0, 0)}), ("Pay 31 for tea.", set())):
+        task = Task(id="t", env="x", query=[query], solution=actions, start=Start("s"))
+        assert gates.informing(task, tools, episode) == informing
 
 
 @pytest.mark.parametrize(
