@@ -90,16 +90,14 @@ def _free(value: Any, whole: Any, name: str, tool: Tool) -> bool:
     if value is None or value in ([], {}, "") or (members and members == _identities(whole)):
         return True
     if isinstance(value, bool):
-        if name not in properties:
-            return not value or tool.read_only
-        if tool.read_only and not tool.checked:
-            return True  # a look-up's own way of asking
-    elif (
-        identity(value) not in (ways := _identities(schema.get("enum"))) or len(ways) > FEW_CHOICES
-    ):
-        return False
+        if name not in properties or (tool.read_only and not tool.checked):
+            return not value or tool.read_only  # a look-up has its own way of asking
+        choice = True
+    else:
+        ways = _identities(schema.get("enum"))
+        choice = identity(value) in ways and len(ways) <= FEW_CHOICES
     worded = tool.language is not None and name in tool.language.words
-    return not worded and "default" not in schema
+    return choice and not worded and "default" not in schema
 
 
 def _joined(members: Sequence[Grounding]) -> Grounding:
@@ -115,22 +113,19 @@ def evidence(value: Any, text: str, shown: Sequence[str]) -> Grounding:
         return STATED
     if trivial(value):
         return UNKNOWN
-    for step, output in enumerate(shown):
-        if states(output, value):
-            return Grounding("shown", frozenset([step]))
-    if not isinstance(value, str) or "/" not in value:
-        return UNKNOWN
-    steps = set()
-    parts = [part for part in value.split("/") if part not in ("", ".", "..")]
-    for part in parts:
-        if not states(text, part):
-            step = next((n for n, output in enumerate(shown) if states(output, part)), None)
-            if step is None:
-                return UNKNOWN
-            steps.add(step)
-    if not parts:
+    if (step := _shown_by(shown, value)) is not None:
+        return Grounding("shown", frozenset([step]))
+    path = value.split("/") if isinstance(value, str) and "/" in value else []
+    parts = [part for part in path if part not in ("", ".", "..")]
+    steps = {_shown_by(shown, part) for part in parts if not states(text, part)}
+    if not parts or None in steps:
         return UNKNOWN
     return Grounding("shown", frozenset(steps)) if steps else STATED
+
+
+def _shown_by(shown: Sequence[str], value: Any) -> int | None:
+    """The first output that states the value."""
+    return next((step for step, output in enumerate(shown) if states(output, value)), None)
 
 
 def _identities(values: Any) -> set[Any]:

@@ -39,17 +39,17 @@ _TIME = re.compile(
 )
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def dates(text: str) -> frozenset[date]:
     return frozenset(found for _, found in _dates(text))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def times(text: str) -> frozenset[time]:
     return frozenset(found for _, found in _times(text))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def moment(value: str) -> tuple[frozenset[date], frozenset[time]] | None:
     """The date, the time, or both that a value is and nothing else; None for any other value."""
     read = [*_dates(value), *_times(value)]

@@ -58,7 +58,7 @@ def states_number(text: str, value: int | float | Decimal) -> bool:
     return any(number == wanted for number in _read(text))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _read(text: str) -> tuple[Decimal, ...]:
     return tuple(numbers(text))
 

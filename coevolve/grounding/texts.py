@@ -70,7 +70,7 @@ def states_place(text: str, place: int) -> bool:
     return any(mentions(text, form) for form in (*ORDINALS[number - 1 : number], *forms))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def plain(text: str) -> str:
     """A text with straight quotes, usual characters and single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).split())
