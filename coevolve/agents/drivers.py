@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -136,17 +137,15 @@ class ServerPolicy:
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]:
         schemas = Schemas(pool, self.style)
-        width = pool.description.limits.sessions
-        yield from self._models.each(
-            episodes, lambda episode: self._play(episode, pool, schemas), width
-        )
+        played = partial(self._play, pool=pool, schemas=schemas)
+        yield from self._models.each(episodes, played, pool.description.limits.sessions)
 
     async def _play(self, episode: Episode, pool: Pool, schemas: Schemas) -> Episode:
         episode.tools_resent = True
         await asyncio.to_thread(open_all, [episode], pool)
         while not episode.done:
             try:
-                reply = await self._models.chat(self._next(episode, schemas.of(episode)))
+                reply = await self._models.chat(self._request_of(episode, schemas.of(episode)))
             except BadReply as error:
                 episode.stop("env_error", str(error))
             except ContextFull:
@@ -157,20 +156,15 @@ class ServerPolicy:
         await asyncio.to_thread(finish_all, [episode], pool)
         return episode
 
-    def _next(self, episode: Episode, tools: list[dict]) -> ChatRequest:
-        seed = _number(f"{episode.key}-{episode.replies}")
+    def _request_of(self, episode: Episode, tools: list[dict]) -> ChatRequest:
+        digest = hashlib.sha256(f"{episode.key}-{episode.replies}".encode()).digest()
         return msgspec.structs.replace(
             self._request,
             messages=list(episode.messages),
             tools=tools,
             sample=episode.sample,
-            seed=seed,
+            seed=int.from_bytes(digest[:4], "big") >> 1,  # servers take 31 bits
         )
-
-
-def _number(seed: str) -> int:
-    """A 31-bit seed, as servers take it."""
-    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") >> 1
 
 
 class Schemas:
@@ -185,9 +179,8 @@ class Schemas:
             return []
         names = tuple(map(tuple, episode.offers()))
         if names not in self._built:
-            self._built[names] = self._style.schemas(
-                *([self._pool.tools[n] for n in part] for part in names)
-            )
+            offered = ([self._pool.tools[name] for name in part] for part in names)
+            self._built[names] = self._style.schemas(*offered)
         return self._built[names]
 
 

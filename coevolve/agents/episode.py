@@ -129,13 +129,13 @@ class Episode:
     def offers(self) -> tuple[list[str], list[str]]:
         """Names of the tools offered from the beginning, and of those that turns have added."""
         opened = self.session.opened
-        added = [
-            name for turn in range(1, self.turn + 1) for name in opened.later.get(str(turn), [])
-        ]
-        first = [name for name in opened.tools if name in self.tools or not self.tools]
-        return first or list(self.tools), [
-            name for name in added if name in self.tools or not self.tools
-        ]
+        turns = range(1, self.turn + 1)
+        later = [name for turn in turns for name in opened.later.get(str(turn), [])]
+        first, added = (
+            [name for name in names if name in self.tools or not self.tools]
+            for names in (opened.tools, later)
+        )
+        return first or list(self.tools), added
 
     def reply(self, reply: PolicyReply) -> list[Action]:
         """Takes the policy's reply and returns the actions to run."""
@@ -226,7 +226,7 @@ class Episode:
         return ParsedReply([] if code is None else [code], text, [issue] if issue else [])
 
     def _called(self, action: Action, result: ActionResult) -> list[str]:
-        """Names of the tools that an action called: what the environment says, else those in its code.
+        """Names of the tools that an action called: as the environment says, else those in code.
 
         Code that was answered with a hint called none.
         """

@@ -26,7 +26,7 @@ from coevolve.agents.episode import Episode
 from coevolve.environments.programs import program_of_calls
 from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
-from coevolve.records import Action, Call
+from coevolve.records import Call
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
@@ -45,22 +45,12 @@ def solution(episode: Episode, pool: Pool) -> str:
         return HAND_BACK
     size = -(-len(actions) // (episode.limits.max_steps_per_turn or len(actions)))
     wanted = actions[episode.turn_steps : episode.turn_steps + size]
-    if episode.acts_in_code:
-        return _code_reply(episode, wanted)
-    if any(isinstance(action, str) for action in wanted):
-        raise UsageError(
-            f"task {episode.task.id}: policy 'solution' replays calls, and this solution is code"
-        )
-    return "".join(map(to_text, wanted))
-
-
-def _code_reply(episode: Episode, wanted: list[Action]) -> str:
-    """The next block of a solution; an environment of code takes one in each reply."""
-    if not isinstance(wanted[0], str):
-        raise UsageError(
-            f"task {episode.task.id}: policy 'solution' replays code, and this solution has calls"
-        )
-    return code_text(wanted[0])
+    code = episode.acts_in_code
+    if not all(isinstance(action, str if code else Call) for action in wanted):
+        kinds = "code, and this solution has calls" if code else "calls, and this solution is code"
+        raise UsageError(f"task {episode.task.id}: policy 'solution' replays {kinds}")
+    # An environment of code takes one block in each reply.
+    return code_text(wanted[0]) if code else "".join(map(to_text, wanted))
 
 
 def nothing(episode: Episode, pool: Pool) -> str:
@@ -86,11 +76,8 @@ def _written(pool: Pool, call: Call, *, completed: bool = False) -> str:
         raise UsageError(
             f"{pool.name} takes code as actions and does not say how calls are written as code"
         )
-    return code_text(
-        program_of_calls(description.code, [call])
-        if completed
-        else program_of_calls(replace(description.code, end=""), [call])
-    )
+    code = description.code if completed else replace(description.code, end="")
+    return code_text(program_of_calls(code, [call]))
 
 
 def random_calls(episode: Episode, pool: Pool) -> str:
@@ -116,14 +103,10 @@ def _value(
     known = values.get(f"{tool.name}.{name}") or values.get(name) or schema.get("enum")
     if known:
         return draw.choice(known)
-    examples = {
-        "integer": draw.randint(0, 9),
-        "number": draw.randint(0, 90) / 10,
-        "boolean": draw.random() < 0.5,
-    }
-    return examples.get(
-        schema.get("type"), {"array": [], "object": {}}.get(schema.get("type"), "x")
-    )
+    # All three are drawn, so that the next draw does not depend on the type.
+    whole, decimal, truth = draw.randint(0, 9), draw.randint(0, 90) / 10, draw.random() < 0.5
+    examples = {"integer": whole, "number": decimal, "boolean": truth, "array": [], "object": {}}
+    return examples.get(schema.get("type"), "x")
 
 
 PROGRAMS: dict[str, Program] = {

@@ -25,7 +25,6 @@ FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
 FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
 """A fenced block, with its content; one that is never closed reaches to the end."""
 _WORDS = {"true": True, "false": False, "null": None}
-_OPEN, _CLOSE = "([{", ")]}"
 _BLANK = re.compile(r"[\s,;]*")
 _ESCAPES = "\\'\"abfnrtvxNuU01234567\n\r"
 _CONTROL = {"\n": "\\n", "\r": "\\r", "\0": "\\0"}
@@ -80,10 +79,9 @@ def json_value(source: str, at: int = 0) -> tuple[Any, int]:
         found = _as_python(source, at) or _closed(source, at)
         if found is not None:
             return found
-        hint = (
-            f"{error.msg} at character {error.pos}: {source[error.pos : error.pos + 30]!r}. {FORM}"
-        )
-        raise Unreadable("bad_json", f"The call is not valid JSON: {hint}") from None
+        near = source[error.pos : error.pos + 30]
+        hint = f"The call is not valid JSON: {error.msg} at character {error.pos}: {near!r}. {FORM}"
+        raise Unreadable("bad_json", hint) from None
     except RecursionError:
         raise Unreadable("bad_json", "The call is nested too deeply.") from None
 
@@ -97,9 +95,8 @@ def _as_python(source: str, at: int) -> tuple[Any, int] | None:
         body = tree(repaired(source[at:end], json_escapes=True)).body
     except Unreadable:
         return None
-    return (
-        (literal(body[0].value), end) if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-    )
+    alone = len(body) == 1 and isinstance(body[0], ast.Expr)
+    return (literal(body[0].value), end) if alone else None
 
 
 def _closed(source: str, at: int) -> tuple[Any, int] | None:
@@ -123,10 +120,8 @@ def tree(source: str) -> ast.Module:
         near = f" near {error.text.strip()[:40]!r}" if error.text else ""
         raise Unreadable("bad_call", f"The call cannot be read: {error.msg}{near}.") from None
     except (ValueError, RecursionError, MemoryError):
-        raise Unreadable(
-            "bad_call",
-            "The call cannot be read: it is nested too deeply or holds an endless number.",
-        ) from None
+        hint = "The call cannot be read: it is nested too deeply or holds an endless number."
+        raise Unreadable("bad_call", hint) from None
 
 
 def literal(node: ast.expr) -> Any:
@@ -134,8 +129,8 @@ def literal(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=None | bool() | str() as value):
             return value
-        case ast.Constant(value=int() | float() as value):
-            return number(value)
+        case ast.Constant(value=int() | float()):
+            return number(node.value)
         case ast.Name(id=name) if name in _WORDS:
             return _WORDS[name]
         case ast.UnaryOp(
@@ -145,9 +140,7 @@ def literal(node: ast.expr) -> Any:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [literal(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            return pairs(
-                [(_key(key), literal(value)) for key, value in zip(keys, values, strict=True)]
-            )
+            return pairs([(_key(k), literal(v)) for k, v in zip(keys, values, strict=True)])
     raise Unreadable("bad_call", f"{_quoted(node)} is no plain value; write the value itself.")
 
 
@@ -183,9 +176,8 @@ def number(value: float) -> float:
 def check(name: str, arguments: dict[str, Any]) -> None:
     """Refuses what no record could hold: lone surrogates and bottomless nesting."""
     if _depth(arguments) > MAX_DEPTH:
-        raise Unreadable(
-            "bad_call", f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels."
-        )
+        deep = f"The arguments of {name[:80]} are nested deeper than {MAX_DEPTH} levels."
+        raise Unreadable("bad_call", deep)
     try:
         json.dumps([name, arguments], ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -197,9 +189,8 @@ def _depth(value: Any) -> int:
     while level:
         depth += 1
         inner = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [
-            child for children in inner for child in children if isinstance(child, dict | list)
-        ]
+        level = [child for children in inner for child in children]
+        level = [child for child in level if isinstance(child, dict | list)]
     return depth
 
 
@@ -210,20 +201,16 @@ def end_of(source: str, at: int) -> int | None:
     """
     depth = 0
     while mark := _MARKS.search(source, at):
-        character, at = mark[0], mark.end()
-        if character in _OPEN:
-            depth += 1
-            if depth > _DEEPEST:
-                return None
-        elif character in _CLOSE:
-            depth -= 1
-            if depth <= 0:
-                return at
-        else:
-            closing = _STRING_ENDS[character].match(source, at)
+        at = mark.end()
+        if ends := _STRING_ENDS.get(mark[0]):
+            closing = ends.match(source, at)
             if not closing:
                 return None
             at = closing.end()
+            continue
+        depth += 1 if mark[0] in "([{" else -1
+        if depth <= 0 or depth > _DEEPEST:
+            return at if depth <= 0 else None
     return None
 
 

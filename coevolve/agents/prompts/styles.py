@@ -84,7 +84,17 @@ class OpenAI(Style):
         return official.openai_tools(tools, later)
 
 
-class Prompting(Style):
+class _InText(Style):
+    """BFCL's styles whose prompt holds the tools' documents: later ones lead their user turn."""
+
+    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
+        return super().next(query, added, resent=False)
+
+    def _added(self, tools: Sequence[Tool]) -> str:
+        return repr(official.documents([], tools))
+
+
+class Prompting(_InText):
     name = "prompting"
 
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
@@ -93,9 +103,6 @@ class Prompting(Style):
     def first(self, query: str, observation: str, tools: Sequence[Tool]) -> list[Message]:
         system = {"role": "system", "content": official.system_prompt(tools)}
         return [system, *super().first(query, observation, tools)]
-
-    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
-        return super().next(query, added, resent=False)
 
     def results(
         self, reply: Message, calls: Sequence[Call], observations: list[str]
@@ -108,25 +115,16 @@ class Prompting(Style):
     def form(self, reply: Message, resent: bool) -> str:
         return official.PYTHON_FORM
 
-    def _added(self, tools: Sequence[Tool]) -> str:
-        return repr(official.documents([], tools))
 
-
-class QwenFC(Style):
+class QwenFC(_InText):
     name = "qwen-fc"
     render = staticmethod(official.qwen_fc)
 
     def schemas(self, tools: Sequence[Tool], later: Sequence[Tool] = ()) -> list[dict[str, Any]]:
         return official.documents(tools)
 
-    def next(self, query: str, added: Sequence[Tool], *, resent: bool) -> Message:
-        return super().next(query, added, resent=False)
-
     def form(self, reply: Message, resent: bool) -> str:
         return official.QWEN_FORM
-
-    def _added(self, tools: Sequence[Tool]) -> str:
-        return repr(official.documents([], tools))
 
 
 STYLES = {style.name: style for style in (Style(), OpenAI(), Prompting(), QwenFC())}
