@@ -52,7 +52,7 @@ def wanted(row: dict[str, Any]) -> str:
 
 
 def outcome(row: dict[str, Any]) -> str:
-    """What the parser makes of a row: `runs`, `hint`, `text`, or `other calls` where it runs what is not written there."""
+    """What the parser makes of a row: `runs`, `hint`, `text`, or `other calls`."""
     parsed = parse(row["reply"], {} if row.get("tools") == "none" else TOOLS)
     if parsed.calls:
         calls = [[call.tool, call.arguments] for call in parsed.calls]

@@ -1,4 +1,4 @@
-"""Code as an action: reading it out of a reply, writing it into one, the APIs it calls, and episodes of an environment of code."""
+"""Code as an action: read from a reply, written into one, the APIs it calls, its episodes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_written_reply_reads_back(code):
     ],
 )
 def test_the_apis_that_a_program_calls(code, names):
-    """In the order in which they run, through simple names too; strings, other objects and broken code call nothing."""
+    """In the order in which they run, through simple names too; all else calls nothing."""
     assert api_calls(code) == names
 
 
@@ -152,7 +152,7 @@ def test_the_apis_that_a_program_calls(code, names):
     ],
 )
 def test_code_of_any_depth_is_read(make, size):
-    """Nothing that looks at a model's program runs out of stack: it is an action, plain text, or calls nothing."""
+    """Nothing runs out of stack: a program is an action, plain text, or calls nothing."""
     code = make(size).rstrip()
     tools = {"a.f": Tool("a.f", "", parameters={"required": ["k"]})}
     assert read(f"```python\n{code}\n```").code == code and read(code).code in (code, None)
@@ -163,7 +163,7 @@ def test_code_of_any_depth_is_read(make, size):
 
 
 def test_calls_are_found_below_a_deep_expression():
-    """A thousand terms do not hide the call before, in or after them, and bindings follow the order of the text."""
+    """A thousand terms hide no call before, in or after them; bindings follow the text's order."""
     deep = "+".join(["1"] * 600)
     code = f"apis.a.f()\nx = apis.a.g() + {deep} + apis.a.i()\nsp = apis.b\nsp.h()\nsp = 1\nsp.h()"
     assert api_calls(code) == ["a.f", "a.g", "a.i", "b.h"]
@@ -231,7 +231,7 @@ def play(policy, *tasks: Task):
 
 
 def test_the_solution_is_replayed_as_code_with_its_indentation():
-    """One block a reply, character by character; doing nothing hands back after one hint and fails."""
+    """One block a reply, character by character; doing nothing fails after one hint."""
     code = "if 1:\n    write('a')\n\n    write('b')"
     (won,), (lost,) = (
         play(make_policy("solution"), task(code)),
@@ -247,7 +247,7 @@ def test_the_solution_is_replayed_as_code_with_its_indentation():
 
 
 def test_hints_are_observations_and_the_episode_goes_on():
-    """Several blocks and prose are answered with hints; the code after them runs; the second prose in a row ends the turn."""
+    """Several blocks and prose get hints; the code after them runs; a second prose ends it."""
     lines = [
         "```\na\n```\n```\nb\n```",
         "Let me think.",
@@ -277,7 +277,7 @@ def test_tool_names_of_a_rollout_come_from_its_code():
 
 
 def test_signals_read_the_names_that_the_record_lists():
-    """The patterns of code are the same whether a rollout lists its tools or not: inner calls first, through simple names."""
+    """The patterns of code are the same whether a rollout lists its tools or not."""
     lines = [
         "```\nx = apis.b.g(k=apis.c.h())\nspotify = apis.spotify\nspotify.like(x=x)\nwrite()\n```",
         "end",

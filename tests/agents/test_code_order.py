@@ -27,7 +27,8 @@ TOOLS = {
         ),
         ("x = apis.v.make()\napis.v.pay(x)\napis.me.done(answer=x)", None),
         (
-            "xs = []\nfor r in apis.v.find():\n    apis.v.pay(r)\n    xs.append(r)\napis.v.make(xs)",
+            "xs = []\nfor r in apis.v.find():\n    apis.v.pay(r)\n    xs.append(r)\n"
+            "apis.v.make(xs)",
             None,
         ),
         (
@@ -45,5 +46,5 @@ TOOLS = {
     ],
 )
 def test_changes_change_places_where_names_allow(code, other):
-    """Looks come first, the end stays last, and what uses or changes the same name stays in order."""
+    """Looks come first, the end stays last; statements that share a changed name stay in order."""
     assert reordered(code, TOOLS, ["me.done"]) == other

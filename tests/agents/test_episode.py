@@ -42,7 +42,7 @@ def record(episode):
 
 
 def test_turns_follow_plain_text():
-    """Plain text hands back; the next user turn follows, and after the last one the episode is done."""
+    """Plain text hands back; the next user turn follows, after the last one the end."""
     episode = opened(observation="A desk.")
     assert episode.unread == [{"role": "user", "content": "A desk.\n\ndo 0"}]
     assert run(episode, act(LOOK, LOOK)) == [LOOK, LOOK]
@@ -83,7 +83,7 @@ def test_unreadable_openai_message_answers_every_call():
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_episode_cap(calls):
-    """Exactly `max_steps` actions run; wanting more stops the episode, whose verdict still counts."""
+    """Exactly `max_steps` actions run; one more stops the episode, whose verdict counts."""
     episode = opened(EpisodeLimits(max_steps=4))
     ran = 0
     while not episode.done:
@@ -103,7 +103,7 @@ def test_the_last_allowed_action_may_be_followed_by_the_end():
 
 
 def test_turn_cap_fails_the_episode():
-    """More acting replies in one user turn than the environment allows are a failure whatever the state
+    """More acting replies in a user turn than the environment allows fail whatever the state
     says; how many calls a reply makes does not matter, and turns count anew."""
     episode = opened(EpisodeLimits(max_steps=30, max_steps_per_turn=2))
     run(episode, act(LOOK, LOOK))
@@ -130,7 +130,7 @@ def test_misread_replies_meet_the_cap():
 
 
 def test_fatal_result_is_the_policys_fault():
-    """A fatal result ends the episode with score 0; nothing is graded, later actions of the reply leave no step."""
+    """A fatal result ends the episode with score 0; later actions of the reply leave no step."""
     episode = opened()
     actions = episode.reply(act(LOOK, LOOK, LOOK))
     assert len(actions) == 3

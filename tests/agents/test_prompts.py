@@ -43,14 +43,14 @@ def pool():
 
 
 def shopper(request):
-    """A model of the prompting kind: it writes what the last user message says as a Python call list."""
+    """A model of the prompting kind: it answers the last user message by a Python call list."""
     last = request["messages"][-1]["content"]
     item = next((i for i in tiny_models.ITEMS if i in last and not last.startswith("[")), None)
     return f"[add(item={item!r})]" if item else "all done"
 
 
 def test_prompting_over_a_server(pool, tmp_path):
-    """The tools stand in the system message, calls are Python text, their results come as one user message."""
+    """The system message holds the tools, calls are Python text, results one user message."""
     tasks = tiny_models.shop_tasks(SHOP, 3)
     with ScriptedServer(shopper) as server:
         with Models(
@@ -99,7 +99,7 @@ def test_openai_tools_over_a_server(pool, tmp_path):
 
 
 def test_qwen_fc_in_a_local_model(pool):
-    """The tokens of an episode begin with the official rendering, whatever chat template the tokenizer has."""
+    """An episode's tokens begin with the official rendering, whatever the chat template."""
     told, tokenizer = style("qwen-fc"), tiny_models.tokenizer(tiny_models.PLAIN)
     random = tiny_models.llama(len(tokenizer), context=8000)
     model = LocalModel(random, tokenizer, max_turn_tokens=8, render=told.render)
@@ -173,7 +173,11 @@ FORMS = {
     "prompting": "Write [func_name(params_name=params_value)]",
     "qwen-fc": "Write <tool_call>\n{",
 }
-NATIVE_REPLY = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{"}}]}  # fmt: skip
+NATIVE_REPLY = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{"}}],
+}
 
 
 def hint(name: str, message: dict, *, tools_resent: bool = False) -> str:
@@ -193,8 +197,17 @@ def hint(name: str, message: dict, *, tools_resent: bool = False) -> str:
 
 @pytest.mark.parametrize("name", STYLES)
 @pytest.mark.parametrize(
-    "text", ["I will call look() now.", "<tool_call>look</tool_call>\n[take()]", '{"name": "look", "arg', "[look(), 5]", "look", "<tool_call>\n", "<think>x"]
-)  # fmt: skip
+    "text",
+    [
+        "I will call look() now.",
+        "<tool_call>look</tool_call>\n[take()]",
+        '{"name": "look", "arg',
+        "[look(), 5]",
+        "look",
+        "<tool_call>\n",
+        "<think>x",
+    ],
+)
 def test_a_hint_tells_the_form_of_its_style(name, text):
     """A hint asks for calls as the prompt does, and for no other form."""
     said = hint(name, {"role": "assistant", "content": text})
@@ -209,7 +222,11 @@ def test_a_hint_to_calls_of_an_api():
         "tools", {"role": "assistant", "content": "look"}, tools_resent=True
     )
     for name in ("tools", "openai"):
-        mixed = {**NATIVE_REPLY, "content": "[take()]", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]}  # fmt: skip
+        mixed = {
+            **NATIVE_REPLY,
+            "content": "[take()]",
+            "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}],
+        }
         said = hint(name, mixed)
         assert "in two forms" in said and "Make a tool call: " in said and "as JSON" not in said
         assert "as JSON" not in hint(name, NATIVE_REPLY)
@@ -217,7 +234,7 @@ def test_a_hint_to_calls_of_an_api():
 
 @pytest.mark.parametrize("name", STYLES)
 def test_tools_of_a_later_turn(name):
-    """A tool that a turn adds is offered from it on; who is not shown the tools anew finds it in the user's message."""
+    """A tool that a turn adds is offered from it on, in its user message or among the tools."""
     task = Task(id="t", env="e", query=["first", "second"], start=Start())
     messages = {}
     for tools_resent in (False, True):

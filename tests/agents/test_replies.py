@@ -1,4 +1,4 @@
-"""Replies read as calls, answered with a hint, or taken as plain text: the corpus, messages of a server, and hostile text."""
+"""Replies as calls, hints or plain text: the corpus, messages of a server, hostile text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def own(call: Call) -> list[dict]:
 
 @pytest.mark.parametrize("why", dict.fromkeys(row["why"] for row in ROWS))
 def test_the_corpus(why):
-    """Each reply of the class runs its calls in order with the values as they stand there, gets its hint, or hands back."""
+    """Each reply of a class runs its calls with their values, gets its hint, or hands back."""
     wrong = []
     for row in (row for row in ROWS if row["why"] == why):
         parsed = parse(row["reply"], {} if row.get("tools") == "none" else TOOLS)
@@ -98,31 +98,70 @@ def test_too_much_gets_a_hint(text, hint):
         ({"content": 5}, [], 0),
         ({"content": "", "reasoning": "I could call ls()."}, [], 1),
         ({"content": "Done.", "reasoning": "I could call ls()."}, [], 0),
-        ({"content": None, "function_call": {"name": "cd", "arguments": '{"folder": "document"}'}}, [CD], 0),
+        (
+            {
+                "content": None,
+                "function_call": {"name": "cd", "arguments": '{"folder": "document"}'},
+            },
+            [CD],
+            0,
+        ),
         ({"content": None, "tool_calls": {"function": {"name": "ls", "arguments": {}}}}, [LS], 0),
         ({"content": None, "tool_calls": "ls()"}, [], 1),
         ({"content": None, "tool_calls": [None]}, [], 1),
         ({"content": None, "tool_calls": [{"function": {"name": None, "arguments": "{}"}}]}, [], 1),
-        ({"content": None, "tool_calls": [{"function": {"name": "cd", "arguments": ""}}]}, [Call("cd")], 0),
-        ({"content": "", "tool_calls": [{"function": {"name": "cd", "arguments": '{"folder": "x"'}}]}, [], 1),
+        (
+            {"content": None, "tool_calls": [{"function": {"name": "cd", "arguments": ""}}]},
+            [Call("cd")],
+            0,
+        ),
+        (
+            {
+                "content": "",
+                "tool_calls": [{"function": {"name": "cd", "arguments": '{"folder": "x"'}}],
+            },
+            [],
+            1,
+        ),
         ({"content": "", "tool_calls": [{"function": {"name": "cd", "arguments": "[1]"}}]}, [], 1),
-        ({"content": "", "tool_calls": [*own(LS), {"function": {"name": "ls", "arguments": "{bad"}}]}, [], 1),
-        ({"content": "", "tool_calls": [{"function": {"name": "ls", "arguments": "{'a': True}"}}]}, [Call("ls", {"a": True})], 0),
+        (
+            {
+                "content": "",
+                "tool_calls": [*own(LS), {"function": {"name": "ls", "arguments": "{bad"}}],
+            },
+            [],
+            1,
+        ),
+        (
+            {
+                "content": "",
+                "tool_calls": [{"function": {"name": "ls", "arguments": "{'a': True}"}}],
+            },
+            [Call("ls", {"a": True})],
+            0,
+        ),
         ({"content": "Shall I proceed?", "tool_calls": own(LS)}, [LS], 0),
         (to_message([LS, CD], "Let me look."), [LS, CD], 0),
     ],
-)  # fmt: skip
+)
 def test_openai_messages(message, calls, issues):
-    """An empty list is no call, empty arguments are none, one bad call holds back the good one, the text does not matter."""
+    """Empty lists are no calls, a bad call holds back the good one, the text does not matter."""
     parsed = parse_message(message, TOOLS)
     assert (parsed.calls, len(parsed.issues)) == (calls, issues)
 
 
 @pytest.mark.parametrize(
     "form",
-    [tag(OBJECT), OBJECT, f"```json\n{OBJECT}\n```", "[touch(file_name='a')]", "touch(file_name='a')",
-     "```python\ntouch(file_name='a')\n```", 'Action: touch\nAction Input: {"file_name": "a"}\n'],
-)  # fmt: skip
+    [
+        tag(OBJECT),
+        OBJECT,
+        f"```json\n{OBJECT}\n```",
+        "[touch(file_name='a')]",
+        "touch(file_name='a')",
+        "```python\ntouch(file_name='a')\n```",
+        'Action: touch\nAction Input: {"file_name": "a"}\n',
+    ],
+)
 def test_calls_in_a_message_and_in_its_text(form):
     """A call in the text beside an API's own is refused unless it repeats one."""
     parsed = parse_message({"content": form, "tool_calls": own(TOUCH)}, TOOLS)
@@ -134,8 +173,15 @@ def test_calls_in_a_message_and_in_its_text(form):
 
 @pytest.mark.parametrize(
     "text",
-    ["<tool_call>\n", "I called [ls()] before.", "You could call:\n[ls()]", "I won't call:\n[ls()]", "{}", "<think>[ls()]</think>"],
-)  # fmt: skip
+    [
+        "<tool_call>\n",
+        "I called [ls()] before.",
+        "You could call:\n[ls()]",
+        "I won't call:\n[ls()]",
+        "{}",
+        "<think>[ls()]</think>",
+    ],
+)
 def test_talk_beside_calls_of_a_message(text):
     """What is no call of its own in the text of a message does not hold its calls back."""
     parsed = parse_message({"content": text, "tool_calls": own(TOUCH)}, TOOLS)
@@ -143,17 +189,60 @@ def test_talk_beside_calls_of_a_message(text):
 
 
 ENDLESS = (
-    "[" * 150_000, "<arg_key>" * 20_000, "<tool_call><arg_key>" * 9_000, "[TOOL_CALLS]a" + " " * 190_000 + "x", "Action: " + " *" * 90_000,
-    "```" * 60_000, "```\nls(a=1+1)\n```\n" * 9_000, "<parameter=a>" * 15_000, "<function=ls>" * 15_000, "to=" + "a" * 190_000,
-    "<|tool_call_begin|>" * 10_000, "I will call ls( " * 12_000, "- ls(1\n" * 25_000, "Action: ls\n" * 18_000 + "!", "<think>" * 28_000,
-    "```" + " " * 190_000 + "x", "print(" * 33_000, "a=" * 100_000, "x" + "'" * 190_000, '{"name": "ls"' * 15_000 + "}", "<tools>" * 28_000,
-    "Action Input:\n" * 14_000, "ls " * 66_000, "<ls " * 40_000, "ls(" * 50_000, "[ls(" * 40_000, "[ls('" + "a" * 190_000, "[x(]" * 40_000,
-    "ls()\n" * 30_000, "{" * 150_000, "<tool_call>{" * 12_000, '{"name": "a", "arguments": ' * 5_000, "[ls('" + "\\" * 180_000,
-    " " * 190_000 + "x", "<|a|>" * 30_000 + "x", "x\n" + "\n" * 190_000 + "y", "ls " + "- " * 90_000, "<a " + "x " * 90_000,
-    "I'll run " * 20_000, "`ls " * 40_000, '["' + 'a","' * 60_000 + '"]', "<thinking>" * 18_000, "[THINK]\n" * 20_000,
-    "Step 1: " * 24_000 + "ls(", "if ls:\n" * 25_000, "ls[" * 60_000, "- " * 90_000 + "ls()?", "[ls()] and " * 18_000,
-    "x.y()\n" * 30_000, "ｃｄ(" * 60_000, "\ufdfa" * 190_000, "I won't " * 20_000 + ":\n[ls()]", "\u0301\u0316" * 90_000,
-)  # fmt: skip
+    "[" * 150_000,
+    "<arg_key>" * 20_000,
+    "<tool_call><arg_key>" * 9_000,
+    "[TOOL_CALLS]a" + " " * 190_000 + "x",
+    "Action: " + " *" * 90_000,
+    "```" * 60_000,
+    "```\nls(a=1+1)\n```\n" * 9_000,
+    "<parameter=a>" * 15_000,
+    "<function=ls>" * 15_000,
+    "to=" + "a" * 190_000,
+    "<|tool_call_begin|>" * 10_000,
+    "I will call ls( " * 12_000,
+    "- ls(1\n" * 25_000,
+    "Action: ls\n" * 18_000 + "!",
+    "<think>" * 28_000,
+    "```" + " " * 190_000 + "x",
+    "print(" * 33_000,
+    "a=" * 100_000,
+    "x" + "'" * 190_000,
+    '{"name": "ls"' * 15_000 + "}",
+    "<tools>" * 28_000,
+    "Action Input:\n" * 14_000,
+    "ls " * 66_000,
+    "<ls " * 40_000,
+    "ls(" * 50_000,
+    "[ls(" * 40_000,
+    "[ls('" + "a" * 190_000,
+    "[x(]" * 40_000,
+    "ls()\n" * 30_000,
+    "{" * 150_000,
+    "<tool_call>{" * 12_000,
+    '{"name": "a", "arguments": ' * 5_000,
+    "[ls('" + "\\" * 180_000,
+    " " * 190_000 + "x",
+    "<|a|>" * 30_000 + "x",
+    "x\n" + "\n" * 190_000 + "y",
+    "ls " + "- " * 90_000,
+    "<a " + "x " * 90_000,
+    "I'll run " * 20_000,
+    "`ls " * 40_000,
+    '["' + 'a","' * 60_000 + '"]',
+    "<thinking>" * 18_000,
+    "[THINK]\n" * 20_000,
+    "Step 1: " * 24_000 + "ls(",
+    "if ls:\n" * 25_000,
+    "ls[" * 60_000,
+    "- " * 90_000 + "ls()?",
+    "[ls()] and " * 18_000,
+    "x.y()\n" * 30_000,
+    "ｃｄ(" * 60_000,
+    "\ufdfa" * 190_000,
+    "I won't " * 20_000 + ":\n[ls()]",
+    "\u0301\u0316" * 90_000,
+)
 
 
 @pytest.mark.timeout(60)
@@ -167,10 +256,17 @@ def test_endless_replies_end(text):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "text",
-    ["ls()" + " " * 190_000 + "x", "[ls()]" + " " * 190_000 + "x", "```json\n{}\n```\n" * 12_000, "As it was:\n[ls()]\n" * 9_000,
-     "<tool_call>{}" * 15_000, '{"name": "ls"}\n' * 13_000, "- " * 90_000 + "ls()"],
+    [
+        "ls()" + " " * 190_000 + "x",
+        "[ls()]" + " " * 190_000 + "x",
+        "```json\n{}\n```\n" * 12_000,
+        "As it was:\n[ls()]\n" * 9_000,
+        "<tool_call>{}" * 15_000,
+        '{"name": "ls"}\n' * 13_000,
+        "- " * 90_000 + "ls()",
+    ],
     ids=lambda text: repr(text[:12]),
-)  # fmt: skip
+)
 def test_long_replies_end(text):
     """What is long and holds a call takes no time either."""
     parse(text, TOOLS)

@@ -103,7 +103,7 @@ def test_a_row_does_not_depend_on_its_batch(pool, shop_policy):
 
 
 def test_resumption_plays_whole_batches(pool, shop_policy, tmp_path):
-    """After an interruption only the batches that are missing are played, made of the same rows as before."""
+    """After an interruption only missing batches are played, made of the same rows."""
     policy = make_policy(shop_policy)
     policy.rows = 8
     tasks = tiny_models.shop_tasks(SHOP, 12)
@@ -137,7 +137,7 @@ def test_prompt_longer_than_the_context(pool, shop_policy):
 
 
 def test_environment_faults_are_masked(shop_policy):
-    """A start state that the environment cannot open is its fault, not the policy's, and costs no other rollout."""
+    """A start state that the environment cannot open is its fault and costs no other rollout."""
     tasks = tiny_models.shop_tasks("desk", 1)
     bad = msgspec.structs.replace(tasks[0], start=Start(name="no-such-state"))
     with Pool("desk") as desk:
@@ -198,7 +198,7 @@ def at(server, folder, **options):
 
 
 def test_server_policy(pool, shopper, tmp_path):
-    """Episodes over the API: results linked by call id, tools as schemas, order kept, the key in no record."""
+    """Episodes over the API: results linked by call id, tools as schemas, order kept, no key."""
     tasks = tiny_models.shop_tasks(SHOP)
     with at(shopper, tmp_path, concurrency=3) as models:
         policy = make_policy("m", models=models, max_turn_tokens=50)
@@ -227,7 +227,7 @@ def test_server_policy(pool, shopper, tmp_path):
 
 @pytest.mark.parametrize(("status", "error"), [(401, Unreachable), (422, CoevolveError)])
 def test_server_errors_are_one_line_without_the_key(pool, shopper, tmp_path, status, error):
-    """A refused key or request ends the command; the key isn't quoted where the server echoes it."""
+    """A refused key or request ends the command, which does not quote the key."""
     shopper.faults = {0: Fault(status)}
     with pytest.raises(error) as caught, at(shopper, tmp_path) as models:
         list(rollouts(tiny_models.shop_tasks(SHOP, 1), make_policy("m", models=models), pool))
@@ -245,7 +245,7 @@ def test_full_context_ends_the_episode(pool, shopper, tmp_path):
 
 
 def test_a_lost_reply_masks_its_episode_only(pool, shopper, tmp_path):
-    """What the server never said is no failure of the policy; another try is made by a rerun, and only of that call."""
+    """A call without an answer is no failure of the policy; a rerun tries only that one again."""
     shopper.faults = {1: NO_CHOICE}
     tasks = tiny_models.shop_tasks(SHOP, 4)
     with at(shopper, tmp_path, concurrency=1) as models:
@@ -264,7 +264,7 @@ def test_a_lost_reply_masks_its_episode_only(pool, shopper, tmp_path):
 
 
 def test_an_empty_reply_hands_the_turn_back(pool, shopper, tmp_path):
-    """What a policy says by silence is its reply: counted, kept in the journal, and no loss that a rerun would make good."""
+    """An empty reply is a reply: counted, kept in the journal, not tried again."""
     shopper.faults = {0: EMPTY}
     tasks = [task for task in tiny_models.shop_tasks(SHOP, 4) if len(task.query) == 1][
         :1
@@ -297,7 +297,13 @@ def test_dotted_tool_names_travel():
         and len(set(names.values())) == 3
         and not any("." in n for n in names.values())
     )
-    message = {"role": "assistant", "content": to_text(Call("farm.set", {})), "tool_calls": [{"id": "1", "type": "function", "function": {"name": "farm.set", "arguments": "{}"}}]}  # fmt: skip
+    message = {
+        "role": "assistant",
+        "content": to_text(Call("farm.set", {})),
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "farm.set", "arguments": "{}"}}
+        ],
+    }
     assert (
         _sent_message(message, names, True)["tool_calls"][0]["function"]["name"]
         == names["farm.set"]

@@ -15,7 +15,7 @@ def steps(count, observation="{}"):
 
 
 def test_one_line_a_step_with_what_it_did():
-    """Tool and arguments or code, the observation as one string, error and change where there are any."""
+    """Tool and arguments or code, the observation as one string, error and change if any."""
     effect = Effect("a", "b", "c", "set", 1)
     found = [
         Step(0, Call("a", {"x": 1}), "one\ntwo"),

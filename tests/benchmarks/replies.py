@@ -1,4 +1,4 @@
-"""What the parser makes of the corpus of replies, by class; with another checkout's path, that one's parser beside it.
+"""What the parser makes of the corpus of replies, by class, beside another checkout's parser.
 
     python tests/benchmarks/replies.py [CHECKOUT]
 
