@@ -45,6 +45,7 @@ _ANNOUNCES = re.compile(
     r"|\A\W*here are the(?: \w+)? calls\Z|\A\W*(?:now )?(?:calling|running|executing|invoking)\b",
     re.I,
 )
+_OFFERS = re.compile(r"\b(?:I|we) can\b(?!['’])", re.I)
 _QUALIFIES = re.compile(
     r"\b(?:have(?! to\b)|has|had|was|were|been|did|done|made|not|never"
     r"|if|once|when|unless|until|after|before)\b|['’]ve\b",
@@ -52,9 +53,9 @@ _QUALIFIES = re.compile(
 )
 _NEGATES = re.compile(r"\b(?:not|never|cannot)\b|n['’]t\b", re.I)
 _INTRODUCES = frozenset(
-    "a action and answer await be call code command const finally first following function here i"
-    " is it json let my next now ok python response s so step sure that the then this to tool var"
-    " would".split()
+    "a action and answer await be call certainly code command const finally first following"
+    " function here i is it json let my next now ok okay python response s so step sure that the"
+    " then this to tool var would".split()
 )
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n")
 _ENDING = re.compile(r"\W+\Z")
@@ -81,7 +82,8 @@ def announced(lead: str) -> bool:
     sentence = _SENTENCE.split(lead)[-1]
     if {word.lower() for word in _WORD.findall(sentence)} <= _INTRODUCES:
         return True
-    return bool(_ANNOUNCES.search(sentence)) and not _QUALIFIES.search(sentence)
+    means = _ANNOUNCES.search(sentence) or _OFFERS.search(sentence)
+    return bool(means) and not _QUALIFIES.search(sentence)
 
 
 def withdrawn(tail: str) -> bool:

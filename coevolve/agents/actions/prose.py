@@ -87,9 +87,8 @@ def written(body: str, tools: Tools, beside: bool = False) -> list[WrittenCall]:
 
 
 def _not_a_program(text: str, tools: Tools) -> list[Call]:
-    raise Unreadable(
-        "bad_call", f"Only calls are understood, no other code: {text.strip()[:40]!r}. {FORM}"
-    )
+    near = repr(text.strip()[:40])
+    raise Unreadable("bad_call", f"Only calls are understood, no other code: {near}. {FORM}")
 
 
 def means_call(text: str, tools: Tools, alone: bool = True) -> bool:
@@ -104,9 +103,8 @@ def means_call(text: str, tools: Tools, alone: bool = True) -> bool:
     except Unreadable:
         begun = (alone or not tools) and (_CALL_KEY.search(text) or _BEGUN.match(text))
         return bool(begun) or any(known(name, tools) for name in _NAMED.findall(text[:2000]))
-    return any(
-        isinstance(item, dict) and _like_a_call(unwrapped(item), tools, alone) for item in found
-    )
+    objects = [unwrapped(item) for item in found if isinstance(item, dict)]
+    return any(_like_a_call(item, tools, alone) for item in objects)
 
 
 def _like_a_call(item: dict[str, Any], tools: Tools, alone: bool) -> bool:
@@ -151,11 +149,8 @@ def _outside(body: str, tools: Tools) -> list[WrittenCall]:
             continue
         spans = _spans(body, start, after, bool(begun["list"]))
         name = begun["first"] or begun["name"]
-        if (
-            not spans
-            and not begun["blank"]
-            and (known(name, tools) or (not tools and begun["list"]))
-        ):
+        offered = known(name, tools) or (not tools and begun["list"])
+        if not spans and offered and not begun["blank"]:
             return [*found, _python(body, start, len(body))]
         if spans and _stands_alone(body, begun, spans, tools):
             found += [_python(body, *span) for span in spans]
@@ -164,11 +159,8 @@ def _outside(body: str, tools: Tools) -> list[WrittenCall]:
                 return found
         else:
             at = after
-    return (
-        [*found, _python(body, at, len(body))]
-        if not tools or names_tool(body[at:], tools)
-        else found
-    )
+    rest = not tools or names_tool(body[at:], tools)
+    return [*found, _python(body, at, len(body))] if rest else found
 
 
 def _python(body: str, start: int, end: int) -> WrittenCall:
