@@ -34,20 +34,16 @@ def _reversed(tree: ast.Module, tools: Mapping[str, Tool], ends: Collection[str]
     called = [
         [names[node] for node in ast.walk(statement) if node in names] for statement in tree.body
     ]
-    last = next(
-        (place for place, own in enumerate(called) if any(name in ends for name in own)),
-        len(tree.body),
-    )
+    ending = (place for place, own in enumerate(called) if any(name in ends for name in own))
+    last = next(ending, len(tree.body))
     statements = tree.body[:last]
     acts = [_acts([tools[name] for name in own if name in tools]) for own in called[:last]]
     order = _order(statements, acts)
-    if [place for place in order if acts[place]] == [
-        place for place, acting in enumerate(acts) if acting
-    ]:
+    changes = [place for place in order if acts[place]]
+    if changes == sorted(changes):
         return None
-    return "\n".join(
-        ast.unparse(node) for node in [*(statements[place] for place in order), *tree.body[last:]]
-    )
+    moved = [*(statements[place] for place in order), *tree.body[last:]]
+    return "\n".join(map(ast.unparse, moved))
 
 
 def _acts(called: list[Tool]) -> bool:
@@ -56,9 +52,10 @@ def _acts(called: list[Tool]) -> bool:
 
 
 def _order(statements: list[ast.stmt], acts: list[bool]) -> list[int]:
+    names = [_names(statement) for statement in statements]
     needs = [
-        {e for e in range(n) if _bound_together(statements[e], statements[n])}
-        for n in range(len(statements))
+        {earlier for earlier in range(later) if _bound_together(names[earlier], names[later])}
+        for later in range(len(statements))
     ]
     left, order = set(range(len(statements))), []
     while left:
@@ -69,44 +66,38 @@ def _order(statements: list[ast.stmt], acts: list[bool]) -> list[int]:
     return order
 
 
-def _bound_together(earlier: ast.stmt, later: ast.stmt) -> bool:
-    changed = _changed(earlier) | _changed(later)
-    return bool((_used(earlier) & _used(later) & changed) - {ROOT})
+StatementNames = tuple[set[str], set[str]]
 
 
-def _used(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} | _defined(
-        statement
-    )
+def _bound_together(earlier: StatementNames, later: StatementNames) -> bool:
+    (used, changed), (used_later, changed_later) = earlier, later
+    return bool((used & used_later & (changed | changed_later)) - {ROOT})
 
 
-def _changed(statement: ast.stmt) -> set[str]:
-    """Names that it binds, or whose value it may change: by a method, an item or ``+=``."""
-    found = _defined(statement)
+def _names(statement: ast.stmt) -> StatementNames:
+    """Names that a statement uses, and those that it binds or may change.
+
+    A method, an item and ``+=`` may change a name's value. Names of comprehensions are their own.
+    """
+    used: set[str] = set()
+    changed: set[str] = set()
+    scoped: set[str] = set()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        inner = node.func if isinstance(node, ast.Call) else node
-        if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.value, ast.Name):
-            if isinstance(node, ast.Call) or not isinstance(inner.ctx, ast.Load):
-                found.add(inner.value.id)
-    return found - _scoped(statement)
-
-
-def _scoped(statement: ast.stmt) -> set[str]:
-    """Names of comprehensions, which are their own affair."""
-    return {
-        name.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.comprehension)
-        for name in ast.walk(node.target)
-        if isinstance(name, ast.Name)
-    }
-
-
-def _defined(statement: ast.stmt) -> set[str]:
-    return {
-        node.name
-        for node in ast.walk(statement)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
+        match node:
+            case ast.Name(id=name):
+                used.add(name)
+                if not isinstance(node.ctx, ast.Load):
+                    changed.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                used.add(name)
+                changed.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
+                changed.add(name)
+            case ast.Call(func=ast.Subscript(value=ast.Name(id=name))):
+                changed.add(name)
+            case ast.Attribute(value=ast.Name(id=name)) | ast.Subscript(value=ast.Name(id=name)):
+                if not isinstance(node.ctx, ast.Load):
+                    changed.add(name)
+            case ast.comprehension(target=target):
+                scoped |= {inner.id for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+    return used, changed - scoped
