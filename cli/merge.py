@@ -9,7 +9,7 @@ import msgspec
 
 from coevolve import jsonl
 from coevolve.errors import UsageError
-from coevolve.merging.duplicates import HeldOut
+from coevolve.merging.duplicates import HeldOutTasks
 from coevolve.merging.merge import Merged, MergeSettings, merge
 from coevolve.options import Option
 from coevolve.records import Task
@@ -40,7 +40,7 @@ def command(files: Files, settings: MergeSettings, io: TaskSets) -> None:
     if [*(files or ["-"]), *io.into, *io.exclude].count("-") > 1:
         raise UsageError("only one of [FILE], --into and --exclude can be standard input")
     with io.stage("merge", files) as s:
-        held_out = HeldOut(line.record for line in jsonl.read(io.exclude, Task))
+        held_out = HeldOutTasks(line.record for line in jsonl.read(io.exclude, Task))
         merged = merge(jsonl.read(io.into, Task), s.read(Task), held_out, settings)
         for line in merged.kept:
             s.write_raw(line.raw + b"\n")

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from coevolve.records import Task, content_id
 
 
-class Seen:
+class SeenTasks:
     """The tasks seen so far."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Seen:
         return not known
 
 
-class HeldOut:
+class HeldOutTasks:
     """A set of tasks that training must not touch."""
 
     def __init__(self, tasks: Iterable[Task] = ()):
@@ -44,7 +44,8 @@ class HeldOut:
 
 
 def _requests(task: Task) -> set[str]:
-    by_effects = (
-        {content_id("effects", task.env, task.query, task.effects)} if task.effects else set()
-    )
-    return by_effects | {content_id("solution", task.env, task.query, task.solution)}
+    """The task's query with its effects, where it carries any, and with its solution."""
+    found = {content_id("solution", task.env, task.query, task.solution)}
+    if task.effects:
+        found.add(content_id("effects", task.env, task.query, task.effects))
+    return found

@@ -1,11 +1,15 @@
 """New tasks into a task set: D_{t+1} = D_t merged with V (CoEvolve, the loop).
 
-The result is the old set in its order, then the new tasks that are taken, in theirs. A new task is
-refused when it is not known to be valid, is a duplicate, or touches a held-out set. At most
-`max_share` of the result is new where there was an old set; of too many, the kinds that have the
-fewest tasks go first. Beyond `max_tasks` the oldest synthetic tasks go, never those of iteration 0:
-they anchor the set, so that the loop does not chase its own tail (ACE, arXiv 2608.27260). The
-paper's merge is the plain union (`max_share` 1, no `max_tasks`).
+The result is the old set in its order, then the new tasks that are taken, in theirs. The rules,
+each a function below that says which tasks go:
+
+1. `_refusal`: a new task that is not known to be valid, touches a held-out set, or is a duplicate.
+2. `_over_share`: where there was an old set, at most `max_share` of the result is new; of too many,
+   the kinds that have the fewest tasks go in first.
+3. `_evicted`: beyond `max_tasks` the oldest synthetic tasks go, never those of iteration 0: they
+   anchor the set, so that the loop does not chase its own tail (ACE, arXiv 2608.27260).
+
+The paper's merge is the plain union (`max_share` 1, no `max_tasks`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar, NamedTuple
 
 from coevolve.jsonl import Line
-from coevolve.merging.duplicates import HeldOut, Seen
+from coevolve.merging.duplicates import HeldOutTasks, SeenTasks
 from coevolve.options import Option, Settings
 from coevolve.records import Task
 
@@ -40,7 +44,7 @@ class MergeSettings(Settings, frozen=True, kw_only=True):
     unvalidated: Annotated[bool, Option("Take tasks without a verdict of `validate`, too.")] = False
 
 
-class Refused(NamedTuple):
+class RefusedTask(NamedTuple):
     line: Line[Task]
     reason: str
 
@@ -49,82 +53,67 @@ class Merged(NamedTuple):
     kept: list[Line[Task]]
     """Lines as they were read, so that unknown fields stay."""
     added: int
-    refused: list[Refused]
+    refused: list[RefusedTask]
     """New tasks that were not taken, and old ones that had to go, each with its reason."""
 
 
 def merge(
     old: Iterable[Line[Task]],
     new: Iterable[Line[Task]],
-    held_out: HeldOut,
+    held_out: HeldOutTasks,
     settings: MergeSettings = MergeSettings(),
 ) -> Merged:
     """Reads both wholly, `old` first."""
-    seen, refused = Seen(), []
-    kept: list[Line[Task]] = []
-    for line in old:
-        (kept.append(line) if seen.add(line.record) else refused.append(Refused(line, "duplicate")))
-    fresh = []
-    for line in new:
-        reason = _refusal(line.record, seen, held_out, settings)
-        (refused.append(Refused(line, reason)) if reason else fresh.append(line))
-    taken = _share(kept, fresh, settings.max_share)
-    refused += [
-        Refused(line, "over the share of new tasks")
-        for place, line in enumerate(fresh)
-        if place not in taken
-    ]
-    merged = kept + [line for place, line in enumerate(fresh) if place in taken]
-    evicted = _evicted(merged, settings.max_tasks)
-    refused += [Refused(line, "evicted") for place, line in enumerate(merged) if place in evicted]
-    result = [line for place, line in enumerate(merged) if place not in evicted]
-    return Merged(
-        result,
-        sum(place >= len(kept) for place in range(len(merged)) if place not in evicted),
-        refused,
-    )
+    seen, refused = SeenTasks(), list[RefusedTask]()
+
+    def without(lines: list[Line[Task]], reasons: dict[int, str]) -> list[Line[Task]]:
+        refused.extend(RefusedTask(lines[place], reason) for place, reason in reasons.items())
+        return [line for place, line in enumerate(lines) if place not in reasons]
+
+    old = list(old)
+    doubles = [place for place, line in enumerate(old) if not seen.add(line.record)]
+    old = without(old, dict.fromkeys(doubles, "duplicate"))
+    new = list(new)
+    reasons = [_refusal(line.record, seen, held_out, settings.unvalidated) for line in new]
+    new = without(new, {place: reason for place, reason in enumerate(reasons) if reason})
+    over = _over_share(old, new, settings.max_share)
+    new = without(new, dict.fromkeys(over, "over the share of new tasks"))
+    evicted = _evicted(old + new, settings.max_tasks)
+    kept = without(old + new, dict.fromkeys(evicted, "evicted"))
+    return Merged(kept, len(new) - sum(place >= len(old) for place in evicted), refused)
 
 
-def _refusal(task: Task, seen: Seen, held_out: HeldOut, settings: MergeSettings) -> str | None:
-    if task.validity is None:
-        if not settings.unvalidated:
-            return "not validated"
-    elif task.validity.verdict != "valid":
+def _refusal(task: Task, seen: SeenTasks, held_out: HeldOutTasks, unvalidated: bool) -> str | None:
+    """Why a new task is not taken, or None."""
+    if task.validity is None and not unvalidated:
+        return "not validated"
+    if task.validity is not None and task.validity.verdict != "valid":
         return f"verdict {task.validity.verdict}"
     return held_out.touches(task) or (None if seen.add(task) else "duplicate")
 
 
-def _share(old: list[Line[Task]], fresh: list[Line[Task]], share: float) -> set[int]:
-    """Places of the new tasks to take: all, or the kinds with the fewest tasks first, each kind in
-    order."""
-    most = len(fresh) if not old or share >= 1 else int(len(old) * share / (1 - share) + 1e-9)
-    if most >= len(fresh):
-        return set(range(len(fresh)))
+def _over_share(old: list[Line[Task]], new: list[Line[Task]], share: float) -> list[int]:
+    """Places of the new tasks that are too many: none, or all but those taken, the kinds with the
+    fewest tasks first, each kind in order."""
+    most = len(new) if not old or share >= 1 else int(len(old) * share / (1 - share) + 1e-9)
     counts = Counter(line.record.kind for line in old)
     waiting: dict[str, list[int]] = {}
-    for place, line in enumerate(fresh):
+    for place, line in enumerate(new):
         waiting.setdefault(line.record.kind, []).append(place)
-    taken: set[int] = set()
-    while len(taken) < most:
+    for _ in range(min(most, len(new))):
         kind = min(waiting, key=lambda k: (counts[k], waiting[k][0]))
-        taken.add(waiting[kind].pop(0))
+        waiting[kind].pop(0)
         counts[kind] += 1
         if not waiting[kind]:
             del waiting[kind]
-    return taken
+    return sorted(place for places in waiting.values() for place in places)
 
 
-def _evicted(lines: list[Line[Task]], most: int | None) -> set[int]:
+def _evicted(lines: list[Line[Task]], most: int | None) -> list[int]:
     """Places of the tasks that have to go, the oldest iteration first; anchors and the
     environment's own tasks stay."""
-    if most is None or len(lines) <= most:
-        return set()
     origins = [line.record.origin for line in lines]
-    open_ = [
-        place
-        for place, origin in enumerate(origins)
-        if origin.kind == "synthesis" and origin.iteration > 0
-    ]
-    return set(
-        sorted(open_, key=lambda place: (origins[place].iteration, place))[: len(lines) - most]
-    )
+    synthetic = [i for i, o in enumerate(origins) if o.kind == "synthesis" and o.iteration > 0]
+    oldest_first = sorted(synthetic, key=lambda place: (origins[place].iteration, place))
+    excess = 0 if most is None else max(0, len(lines) - most)
+    return sorted(oldest_first[:excess])

@@ -1,7 +1,8 @@
-"""What the models of a run cost, stage by stage, and per task that was kept: RUN/model_calls.jsonl, as the commands wrote it.
+"""The cost of a run's models, by stage and per task that was kept, from RUN/model_calls.jsonl.
 
-Each line there is one command's totals of one model; a stage that was stopped and rerun has several, and paid in each of them
-for what it called itself. Cost is None as soon as one call's is; tokens that a server did not count are estimates, and said so.
+Each line there is one command's totals of one model; a stage that was stopped and rerun has
+several, and paid in each of them for what it called itself. Cost is None as soon as one call's is;
+tokens that a server did not count are estimates, and said so.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from coevolve.errors import BadInput
 from coevolve.models.spending import RECORD, Spent, Totals
+from coevolve.reporting.run import appended
 from coevolve.reporting.text import ABSENT, aligned
+
+COUNTS = ("calls", "prompt", "cached", "completion", "retries")
 
 
 class StageTotals(msgspec.Struct):
@@ -26,24 +29,19 @@ class StageTotals(msgspec.Struct):
 
 
 def read(run: str) -> list[StageTotals]:
-    """In the order in which stages first called; none where no model was called. A torn last line is passed over."""
-    path = Path(run) / RECORD
+    """Totals in the order in which stages first called; none where no model was called."""
     found: dict[tuple[str, str], StageTotals] = {}
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else [], 1):
-        try:
-            totals = msgspec.json.decode(line, type=Totals)
-        except msgspec.MsgspecError as error:
-            raise BadInput(str(path), number, str(error)) from None
-        into = found.setdefault(
-            (totals.stage, totals.model), StageTotals(totals.stage, totals.model, Spent())
-        )
-        into.paid.merge(totals.paid)
-        into.kept = totals.kept if totals.kept is not None else into.kept
+    for totals in appended(Path(run) / RECORD, Totals):
+        key = totals.stage, totals.model
+        stage = found.setdefault(key, StageTotals(*key, Spent()))
+        stage.paid.merge(totals.paid)
+        stage.kept = totals.kept if totals.kept is not None else stage.kept
     return list(found.values())
 
 
 def valid(stages: Sequence[StageTotals]) -> int:
-    """Tasks that `validate` kept at the end of a run without iterations; 0 where it called no model."""
+    """Tasks that `validate` kept at the end of a run without iterations; 0 where it called no
+    model."""
     return max((stage.kept or 0 for stage in stages if stage.stage == "validate"), default=0)
 
 
@@ -52,19 +50,7 @@ def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
     if not stages:
         return
     whole = Spent()
-    rows = [
-        [
-            "model calls",
-            "model",
-            "calls",
-            "prompt",
-            "cached",
-            "completion",
-            "retries",
-            "seconds a call",
-            "cost",
-        ]
-    ]
+    rows = [["model calls", "model", *COUNTS, "seconds a call", "cost"]]
     for stage in stages:
         whole.merge(stage.paid)
         rows.append([stage.stage, stage.model, *_cells(stage.paid, 1)])
@@ -74,21 +60,16 @@ def lines(stages: Sequence[StageTotals], kept: int) -> Iterator[str]:
     yield ""
     yield from aligned(rows)
     if whole.estimated:
-        yield f"tokens of {whole.estimated} calls are estimated, for the server did not count them; what they cost is unknown"
+        yield (
+            f"tokens of {whole.estimated} calls are estimated, for the server did not count them; "
+            "what they cost is unknown"
+        )
 
 
 def _cells(spent: Spent, over: int) -> list[str]:
-    counts = (
-        spent.calls,
-        spent.prompt_tokens,
-        spent.cached_tokens,
-        spent.completion_tokens,
-        spent.retries,
-    )
+    tokens = spent.prompt_tokens, spent.cached_tokens, spent.completion_tokens
+    counts = [count / over for count in (spent.calls, *tokens, spent.retries)]
+    cells = [f"{count:.10g}" if over == 1 else f"{count:.1f}" for count in counts]
     seconds = f"{spent.seconds / spent.calls:.2f}" if spent.calls else ABSENT
     cost = ABSENT if spent.cost is None else f"{spent.cost / over:.4g}"
-    return [
-        *(f"{count / over:.10g}" if over == 1 else f"{count / over:.1f}" for count in counts),
-        seconds,
-        cost,
-    ]
+    return [*cells, seconds, cost]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from coevolve.jsonl import Line, encode
-from coevolve.merging.duplicates import HeldOut
+from coevolve.merging.duplicates import HeldOutTasks
 from coevolve.merging.merge import MergeSettings, merge
 from coevolve.records import Call, Origin, Start, Task, Validity, Verifier, task_id
 
@@ -35,7 +35,7 @@ def lines(*tasks):
 
 
 def merged(old, new, *held_out, **limits):
-    result = merge(lines(*old), lines(*new), HeldOut(held_out), MergeSettings(**limits))
+    result = merge(lines(*old), lines(*new), HeldOutTasks(held_out), MergeSettings(**limits))
     return (
         [line.record for line in result.kept],
         Counter(reason for _, reason in result.refused),

@@ -98,7 +98,9 @@ def test_no_run(tmp_path):
 def test_aligned():
     """Columns line up whatever is in them."""
     found = list(
-        text.lines([run.Iteration(iteration=1, tasks=12345), run.Iteration(iteration=10)], {})
+        text.lines(
+            [run.IterationReport(iteration=1, tasks=12345), run.IterationReport(iteration=10)], {}
+        )
     )
     assert (
         len(
