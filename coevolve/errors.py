@@ -81,7 +81,8 @@ class MissingDependency(Unreachable):
 
 
 def require(module: str, purpose: str, install: str) -> Any:
-    """Imports a module that an extra installs. Raises MissingDependency, which says what it is for."""
+    """Imports a module that an extra installs. Raises MissingDependency, which says what it is
+    for."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,5 @@
-"""Made-up rollouts for the tests of signals, and the paper's three rules once more, written without looking at the package."""
+"""Made-up rollouts for the tests of signals, and the paper's three rules once more, written without
+looking at the package."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def task(id_: str, solution: list[Call], query: str = "Do it.") -> Task:
 
 
 def random_rollouts(seed: str) -> list[Rollout]:
-    """A few tasks over a few iterations and steps, groups of unequal size, some masked, in any order."""
+    """A few tasks over a few iterations and steps, groups of unequal size, some masked, in any
+    order."""
     draw = random.Random(seed)
     found = []
     tools = TOOLS[: draw.randint(2, len(TOOLS))]
@@ -66,7 +68,8 @@ def random_rollouts(seed: str) -> list[Rollout]:
 
 
 def paper_reference(rollouts: list[Rollout], past=(), window=5, least=100, theta=5.0):
-    """{(kind, iteration, task or pattern): value} by the paper's rules. `past`: (task, iteration, step, successes, trials)."""
+    """{(kind, iteration, task or pattern): value} by the paper's rules. `past`: (task, iteration,
+    step, successes, trials)."""
     found, groups, holds = {}, defaultdict(list), defaultdict(lambda: defaultdict(int))
     for r in rollouts:
         if r.stop_reason == "env_error":

@@ -24,7 +24,8 @@ def one(rollouts, by="overall", group_="all", **options):
 
 
 def test_the_task_is_the_unit():
-    """A task with many rollouts counts as much as one with few, and masked rollouts count for nothing."""
+    """A task with many rollouts counts as much as one with few, and masked rollouts count for
+    nothing."""
     rollouts = (
         group("a", 8, 8)
         + group("b", 1, 4)
@@ -84,7 +85,8 @@ def test_mean_over_kinds():
 
 
 def test_interval_of_a_mean_over_kinds():
-    """Variance of the mean: of each kind's mean, from the spread within the kind, over the square of the number of kinds."""
+    """Variance of the mean: of each kind's mean, from the spread within the kind, over the square
+    of the number of kinds."""
     wins = {"a": [0, 1, 4, 3, 2], "b": [4, 4, 3], "c": [0, 1, 0, 2]}
     rollouts = [
         r
@@ -117,7 +119,8 @@ def test_paired_difference():
 
 
 def test_weak_kinds_are_chosen_on_other_tasks():
-    """Kinds are split by the base policy's success on a dev set, and measured on tasks that did not choose them."""
+    """Kinds are split by the base policy's success on a dev set, and measured on tasks that did not
+    choose them."""
     dev = group("d1", 1, 4, kind="weak-one") + group("d2", 4, 4, kind="good")
     test = (
         group("t1", 3, 4, kind="weak-one")

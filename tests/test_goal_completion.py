@@ -1,4 +1,5 @@
-"""AppWorld's measures, task and scenario goal completion: by hand, against the obvious computation, and against AppWorld's own."""
+"""AppWorld's measures, task and scenario goal completion: by hand, against the obvious computation,
+and against AppWorld's own."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_a_scenario_counts_only_when_all_of_its_tasks_do():
 
 
 def test_several_samples_are_judged_one_by_one():
-    """Each sample of a scenario stands for itself: all tasks done in different samples is no scenario done."""
+    """Each sample of a scenario stands for itself: all tasks done in different samples is no
+    scenario done."""
     first = of({("a", 1): True, ("a", 2): False}, {"a": 1}, sample=0)
     second = of({("a", 1): False, ("a", 2): True}, {"a": 1}, sample=1)
     third = of({("a", 1): True, ("a", 2): True}, {"a": 1}, sample=2)
@@ -107,8 +109,9 @@ def test_it_equals_the_obvious_computation_on_random_outcomes():
 
 @pytest.mark.appworld
 def test_it_equals_appworlds_own_figures_on_the_same_outcomes(tmp_path):
-    """Reference solutions on some demo tasks, nothing on the others, judged and summed up by AppWorld itself: the same TGC and SGC
-    overall and by difficulty; and its judgement is that references succeed and doing nothing fails, on every task."""
+    """Reference solutions on some demo tasks, nothing on the others, judged and summed up by
+    AppWorld itself: the same TGC and SGC overall and by difficulty; and its judgement is that
+    references succeed and doing nothing fails, on every task."""
     root = tmp_path / "root"
     shutil.copytree(appworld_root.folder() / appworld_root.DEMO, root)
     command = [install.python("appworld"), "-W", "ignore", SCRIPT, root]

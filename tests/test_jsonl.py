@@ -69,7 +69,8 @@ def test_accepted(tmp_path: Path, text: bytes):
     ],
 )
 def test_refused(tmp_path: Path, text: bytes, reason: str):
-    """A bad line is BadInput with file, line and reason; with `bad` given it's set aside and the rest is read."""
+    """A bad line is BadInput with file, line and reason; with `bad` given it's set aside and the
+    rest is read."""
     path = tmp_path / "t"
     with pytest.raises(BadInput) as error:
         records(path, GOOD + text)
@@ -99,7 +100,8 @@ def test_gzip(tmp_path: Path):
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
 def test_a_packed_output_is_read_again(tmp_path: Path, suffix: str):
-    """What is written under a suffix that the reader unpacks is packed, to the same bytes each time."""
+    """What is written under a suffix that the reader unpacks is packed, to the same bytes each
+    time."""
     if suffix == "zst":
         pytest.importorskip("zstandard")
     first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
@@ -111,7 +113,8 @@ def test_a_packed_output_is_read_again(tmp_path: Path, suffix: str):
 
 
 def test_the_head_is_enough(tmp_path: Path):
-    """head=True decodes what stands before messages, even when the rest is damaged or the order is another."""
+    """head=True decodes what stands before messages, even when the rest is damaged or the order is
+    another."""
 
     class View(msgspec.Struct, tag_field="schema", tag="coevolve.rollout/1"):
         id: str
@@ -141,7 +144,8 @@ def test_splice_keeps_unknown_fields_and_order():
 
 
 def test_atomic_replaces_at_success_only(tmp_path: Path):
-    """The target changes when the block ends well; links are followed, the mode is the usual one."""
+    """The target changes when the block ends well; links are followed, the mode is the usual
+    one."""
     target, link = tmp_path / "t", tmp_path / "l"
     target.write_text("old")
     link.symlink_to(target)
@@ -175,7 +179,8 @@ def test_atomic_says_where_it_cannot_write(tmp_path: Path):
 
 
 def test_what_killed_writers_left_is_removed(tmp_path: Path):
-    """The next writer removes a dead writer's temporary file, and neither a living one's nor a stranger's."""
+    """The next writer removes a dead writer's temporary file, and neither a living one's nor a
+    stranger's."""
     target = tmp_path / "out"
     code = (
         "import sys, time; from coevolve.jsonl import atomic\n"

@@ -63,7 +63,8 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, capsys):
 )
 @pytest.mark.parametrize("kept", [b"", b'{"config":{}}\n'], ids=["first", "later"])
 def test_damage_is_said_with_the_remedy(tmp_path: Path, damage: bytes, kept: bytes):
-    """A line that a power cut or another program left: bad input that names file and line, and the file stays as it is."""
+    """A line that a power cut or another program left: bad input that names file and line, and the
+    file stays as it is."""
     path = tmp_path / "j"
     path.write_bytes(kept + damage + b"torn")
     with pytest.raises(BadInput, match="Delete the file") as error:
@@ -81,7 +82,8 @@ def test_a_value_of_another_type_is_damage(tmp_path: Path):
 
 
 def test_a_journal_is_beside_regular_files_only(tmp_path: Path):
-    """Standard output has the run's, devices and pipes none; what cannot be an output is refused before a journal is made."""
+    """Standard output has the run's, devices and pipes none; what cannot be an output is refused
+    before a journal is made."""
     here = tmp_path / "run.journal"
     assert [journal_path(name, here) for name in ("-", "/dev/stdout")] == [here, here]
     assert [journal_path(name, here) for name in ("/dev/null", "/dev/full")] == [None, None]
@@ -97,7 +99,8 @@ def test_a_journal_is_beside_regular_files_only(tmp_path: Path):
 def test_a_second_process_is_refused(tmp_path: Path):
     """Two writers never share a journal."""
     path = tmp_path / "j"
-    code = f"import time; from coevolve.runs import Journal; j = Journal({str(path)!r}, {{}}); print('up', flush=True); time.sleep(60)"
+    code = f"import time; from coevolve.runs import Journal; j = Journal({str(path)!r}, {{}}); "
+    code += "print('up', flush=True); time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
         holder.stdout.readline()

@@ -106,7 +106,8 @@ def test_student(degrees):
 
 
 def test_mean_rate():
-    """The effective sample size: binary outcomes give about Wilson's own, equal rates all trials, 0 and 1 the units."""
+    """The effective sample size: binary outcomes give about Wilson's own, equal rates all trials, 0
+    and 1 the units."""
     wins = [1] * 30 + [0] * 10
     rate = ours.mean_rate(0.75, ours.variance(wins) / 40, 40, 40)
     assert rate == pytest.approx((0.75, *ours.wilson(0.75 * 39, 39)))
@@ -115,7 +116,8 @@ def test_mean_rate():
 
 
 def test_coverage_of_mean_rate():
-    """Over tasks of differing difficulty the 95 % interval holds the true mean in 93 to 98 % of 2,000 samples."""
+    """Over tasks of differing difficulty the 95 % interval holds the true mean in 93 to 98 % of
+    2,000 samples."""
     draw = random.Random("coverage")
     held = 0
     for _ in range(2000):

@@ -1,12 +1,12 @@
 """`explore`: signals in, explorations out; by programs, or by a model (`model_explorer`).
 
 Episodes run in blocks of `BLOCK`; between blocks the shared memory learns. Everything is a pure
-function of the inputs and `ExploreSettings`, whatever the number of workers. A finished episode goes to
-the journal at once and is not run again. An episode that did from the same start state what another
-did is left out. One that meets a fault of the environment is dropped and counted; the run stops
-where every one was (`env_faults`), and where every one ended before the model's first action, as
-with a context too small for the tools. An action that ends its session (`ActionResult.fatal`) ends
-its episode only.
+function of the inputs and `ExploreSettings`, whatever the number of workers. A finished episode
+goes to the journal at once and is not run again. An episode that did from the same start state what
+another did is left out. One that meets a fault of the environment is dropped and counted; the run
+stops where every one was (`env_faults`), and where every one ended before the model's first action,
+as with a context too small for the tools. An action that ends its session (`ActionResult.fatal`)
+ends its episode only.
 
 Source: paper §3 (exploration: rounds × steps from a context), CuES (visited states, untried actions
 first), and laptop experiments (coverage of the inventory does most of the work, so guided mode
@@ -59,10 +59,9 @@ def explore(
     it, recipes come from it. `model` explores in place of the programs; `reject` takes its refused
     reflections.
 
-    Raises UsageError for signals of another environment and, without a model,
-    for an environment that takes nothing but code; Unreachable for one without tools, or when every
-    episode meets a fault; with a model, what its calls raise, and CoevolveError when it acts in no
-    episode.
+    Raises UsageError for signals of another environment and, without a model, for an environment
+    that takes nothing but code; Unreachable for one without tools, or when every episode meets a
+    fault; with a model, what its calls raise, and CoevolveError when it acts in no episode.
     """
     calls = pool.description.actions == "calls"
     if not calls and pool.description.code is None and model is None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from coevolve.environments.client import EnvSession, Fault, Pool
-from coevolve.environments.protocol import ActionResult, Tool
+from coevolve.environments.protocol import Tool
 from coevolve.exploration.batch import (
     FinishedEpisode,
     PlanResult,
@@ -36,10 +36,10 @@ from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.exploration.plans import Plan
 from coevolve.exploration.reflection import Reflection, RefusedReflection, reflect
 from coevolve.exploration.settings import ExploreSettings
-from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull
+from coevolve.models.chat import BadReply, ChatRequest, ContextFull
 from coevolve.models.prompt_templates import load
 from coevolve.models.service import Models
-from coevolve.records import Action, Call, Start, Step, Usage
+from coevolve.records import Call, Start, Step, Usage
 
 EVIDENCE_TOKENS = 4000
 """Tokens of trajectories in one reflection."""
@@ -63,19 +63,19 @@ class ModelExplorer:
         evidence_tokens: int = EVIDENCE_TOKENS,
     ):
         self.models, self.model = models, model
-        self.request = ChatRequest(model=model, messages=[], temperature=temperature)
-        self.evidence_tokens = evidence_tokens
+        self._request = ChatRequest(model=model, messages=[], temperature=temperature)
+        self._evidence_tokens = evidence_tokens
         names = ("reflect", "explore", "observe")
-        self.reflect, self.explore, self.observe = (load(name, prompts) for name in names)
+        self._reflect, self._explore, self._observe = (load(name, prompts) for name in names)
 
     @property
     def identity(self) -> dict[str, object]:
         """What decides its replies, for the journal's configuration."""
         return {
             "model": self.model,
-            "temperature": self.request.temperature,
-            "prompts": [p.version for p in (self.reflect, self.explore, self.observe)],
-            "evidence": self.evidence_tokens,
+            "temperature": self._request.temperature,
+            "prompts": [p.version for p in (self._reflect, self._explore, self._observe)],
+            "evidence": self._evidence_tokens,
         }
 
     def reflections(
@@ -84,9 +84,9 @@ class ModelExplorer:
         """One per context, in order; the error where there was no answer."""
 
         async def ask(signals: ContextSignals) -> Reflection | RefusedReflection | BadReply:
-            prompt, budget = self.reflect, self.evidence_tokens
+            prompt, budget = self._reflect, self._evidence_tokens
             try:
-                return await reflect(self.models, self.request, prompt, signals, tools, budget)
+                return await reflect(self.models, self._request, prompt, signals, tools, budget)
             except BadReply as error:
                 return error
 
@@ -102,95 +102,73 @@ class ModelExplorer:
             plan, start, session = item
             if isinstance(session, Fault):
                 return PlanResult(plan, None, session.message)
-            episode = _ModelEpisode(self, pool, plan, session, memory, settings)
-            dropped = await episode.play()
-            if dropped:
-                return dropped
-            steps = episode.steps
-            exploration = exploration_of(pool, plan, start, steps, settings, episode.usage)
+            rng = random.Random(f"{seed_of(plan, settings)}-tools")
+            code = pool.description.actions == "code"
+            talk = Conversation(plan, session.opened, memory, code, rng)
+            talk.open(self._explore, settings.max_actions)
+            try:
+                steps, usage, end = await self._play(talk, plan, pool, session, settings)
+            except BadReply:
+                return PlanResult(plan, None, lost=True)
+            except _Faulty as fault:
+                return PlanResult(plan, None, str(fault))
+            exploration = exploration_of(pool, plan, start, steps, settings, usage)
             lessons = _lessons(steps, pool.tools)
             finished = FinishedEpisode(exploration, lessons, session.opened.state)
-            return PlanResult(plan, finished, "" if steps else episode.end)
+            return PlanResult(plan, finished, "" if steps else end)
 
         try:
             yield from self.models.each(opened, play)
         finally:
             pool.close([session for *_, session in opened if not isinstance(session, Fault)])
 
-
-class _ModelEpisode:
-    def __init__(
+    async def _play(
         self,
-        explorer: ModelExplorer,
-        pool: Pool,
+        talk: Conversation,
         plan: Plan,
+        pool: Pool,
         session: EnvSession,
-        memory: Memory,
         settings: ExploreSettings,
-    ):
-        self._explorer, self._pool, self._plan, self._session = explorer, pool, plan, session
-        self._max_steps = settings.max_actions
-        rng = random.Random(f"{seed_of(plan, settings)}-tools")
-        code = pool.description.actions == "code"
-        self._talk = Conversation(plan, session.opened, memory, code, rng)
-        self.steps: list[Step] = []
-        self.usage = Usage()
-        self.end = ""
-        """Why there was no further action, where the model gave none."""
-
-    async def play(self) -> PlanResult | None:
-        """Plays the episode; None, or why it is dropped."""
-        self._talk.open(self._explorer.explore, self._max_steps)
-        while len(self.steps) < self._max_steps and not self.end:
+    ) -> tuple[list[Step], Usage, str]:
+        """Plays one episode: its steps, its tokens, and why there was no further action where the
+        model gave none."""
+        steps, usage, end = list[Step](), Usage(), ""
+        while len(steps) < settings.max_actions and not end:
             try:
-                reply = await self._ask()
-            except BadReply:
-                return PlanResult(self._plan, None, lost=True)
+                reply = await self.models.chat(self._next_request(talk, plan))
             except ContextFull as error:
-                self.end = str(error)
+                return steps, usage, str(error)
+            prompt_tokens = usage.prompt_tokens + reply.usage.prompt_tokens
+            usage = Usage(prompt_tokens, usage.completion_tokens + reply.usage.completion_tokens)
+            hints = talk.hints
+            action = None if reply.truncated else talk.take(reply)
+            if action is None:
+                unreadable = UNREADABLE if talk.hints >= MAX_HINTS else ""
+                end = CUT if reply.truncated else SILENT if talk.hints == hints else unreadable
+                continue
+            call = [(session, 0, [action])]
+            (answer,) = await asyncio.to_thread(pool.step, call)
+            if isinstance(answer, Fault):
+                raise _Faulty(answer.message)
+            steps.append(step_of(action, answer[0]))
+            talk.observe(self._observe, steps[-1], settings.max_actions - len(steps))
+            if answer[0].fatal:
                 break
-            hints = self._talk.hints
-            action = None if reply.truncated else self._talk.take(reply)
-            if action is not None:
-                result = await self._act(action)
-                if isinstance(result, Fault):
-                    return PlanResult(self._plan, None, result.message)
-                if result.fatal:
-                    break
-            elif reply.truncated:
-                self.end = CUT
-            elif self._talk.hints == hints:
-                self.end = SILENT
-            elif self._talk.hints >= MAX_HINTS:
-                self.end = UNREADABLE
-        return None
+        return steps, usage, end
 
-    async def _act(self, action: Action) -> ActionResult | Fault:
-        call = [(self._session, 0, [action])]
-        (answer,) = await asyncio.to_thread(self._pool.step, call)
-        if isinstance(answer, Fault):
-            return answer
-        self.steps.append(step_of(action, answer[0]))
-        left = self._max_steps - len(self.steps)
-        self._talk.observe(self._explorer.observe, self.steps[-1], left)
-        return answer[0]
-
-    async def _ask(self) -> ChatReply:
-        explorer = self._explorer
-        request = replace(
-            explorer.request,
-            messages=list(self._talk.messages),
-            tools=self._talk.schemas,
+    def _next_request(self, talk: Conversation, plan: Plan) -> ChatRequest:
+        return replace(
+            self._request,
+            messages=list(talk.messages),
+            tools=talk.schemas,
             # The episode's number in its run: two rounds from one start state are two samples.
-            sample=int(self._plan.key.rpartition("-")[2]),
-            prompt_version=f"{explorer.explore.version}-{explorer.observe.version}",
+            sample=int(plan.key.rpartition("-")[2]),
+            prompt_version=f"{self._explore.version}-{self._observe.version}",
         )
-        reply = await explorer.models.chat(request)
-        self.usage = Usage(
-            self.usage.prompt_tokens + reply.usage.prompt_tokens,
-            self.usage.completion_tokens + reply.usage.completion_tokens,
-        )
-        return reply
+
+
+class _Faulty(Exception):
+    """The environment failed in the middle of an episode."""
 
 
 def _lessons(steps: list[Step], tools: Mapping[str, Tool]) -> list[Lesson]:

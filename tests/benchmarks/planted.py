@@ -1,10 +1,12 @@
-"""Planted weaknesses: precision and recall of each kind of signal at its top 20, calibrated against the paper's rules.
+"""Planted weaknesses: precision and recall of each kind of signal at its top 20, calibrated against
+the paper's rules.
 
     python tests/benchmarks/planted.py [SEEDS]        about 15 s for the default of 10 seeds
 
-Each kind is planted alone and all are planted together (`simulated.py`). Precision counts the signals of the kind at its top 20,
-recall the planted weaknesses among them; both are means over seeds. `false` is how many signals of the kind come up where that
-kind was *not* planted (the other seven were).
+Each kind is planted alone and all are planted together (`simulated.py`). Precision counts the
+signals of the kind at its top 20, recall the planted weaknesses among them; both are means over
+seeds. `false` is how many signals of the kind come up where that kind was *not* planted (the other
+seven were).
 """
 
 from __future__ import annotations
@@ -81,13 +83,11 @@ def main() -> None:
     )
     seeds = parser.parse_args().seeds
     found = {mode: measure(seeds, mode) for mode in MODES}
-    print(
-        f"precision / recall at the top {TOP}, mean over {seeds} seeds; false: signals of a kind that is not there"
-    )
+    print(f"precision / recall at the top {TOP}, mean over {seeds} seeds;", end=" ")
+    print("false: signals of a kind that is not there")
     print(f"{'':<12} {'calibrated':^34} {'paper':^34}")
-    print(
-        f"{'kind':<12} {'alone':>12} {'together':>12} {'false':>8} {'alone':>13} {'together':>12} {'false':>8}"
-    )
+    titles = f"{'together':>12} {'false':>8}"
+    print(f"{'kind':<12} {'alone':>12} {titles} {'alone':>13} {titles}")
     for kind in KINDS:
         cells = []
         for mode in MODES:

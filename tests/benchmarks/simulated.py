@@ -1,7 +1,8 @@
 """Simulated policies whose weaknesses are known, because they were planted.
 
-A world of 8 apps with 6 tools each and 120 tasks; a policy that solves easy tasks nearly always and hopeless ones nearly never, and
-makes a few errors with any tool. On top of that each kind of weakness can be planted; `Planted.truth` says where.
+A world of 8 apps with 6 tools each and 120 tasks; a policy that solves easy tasks nearly always and
+hopeless ones nearly never, and makes a few errors with any tool. On top of that each kind of
+weakness can be planted; `Planted.truth` says where.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Plan(NamedTuple):
 
 
 def plant(kinds: tuple[str, ...], seed: int) -> Planted:
-    """A policy with these weaknesses: rollouts of iteration 1 and the outcomes of five groups a task before it."""
+    """A policy with these weaknesses: rollouts of iteration 1 and the outcomes of five groups a
+    task before it."""
     draw = random.Random(f"planted-{seed}")
     unexplored, rare, common = _inventory(draw, kinds)
     errors = (
@@ -87,7 +89,8 @@ def _pairs(draw: random.Random, common: list[str]) -> list[tuple[str, str]]:
 def _plan(
     draw: random.Random, number: int, common: list[str], pairs: list, kinds: tuple[str, ...]
 ) -> Plan:
-    """Tasks 0–7 are forgotten, 8–19 at the boundary, 20–25 stall, 26–31 destroy, 32–55 combine; the rest is easy or hopeless."""
+    """Tasks 0–7 are forgotten, 8–19 at the boundary, 20–25 stall, 26–31 destroy, 32–55 combine; the
+    rest is easy or hopeless."""
     tools = draw.sample(common, draw.randint(3, 6))
     before = now = 0.96 if draw.random() < 0.8 else 0.03
     stalls = destroys = 0.0

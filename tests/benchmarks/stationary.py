@@ -1,11 +1,12 @@
-"""Policies that do not change, and one that forgets: how often each rule cries forgetting; patterns that are not rare: how often they
-are called rare.
+"""Policies that do not change, and one that forgets: how often each rule cries forgetting; patterns
+that are not rare: how often they are called rare.
 
-    python tests/benchmarks/stationary.py [TASKS]       about 20 s for the default of 4,000 tasks a cell
+    python tests/benchmarks/stationary.py [TASKS]    about 20 s for the default of 4,000 tasks a cell
 
-K = 8 rollouts now, a window of W = 5 groups of 8 before. `false`: share of tasks flagged though the solve rate p is constant; `power`:
-share flagged when it has dropped from p to p - .4. Rare: one call a rollout, its tool drawn from a skewed distribution over 40
-tools; of the tools whose true share is above the rule's threshold, the share flagged, at the worst tool and on average.
+K = 8 rollouts now, a window of W = 5 groups of 8 before. `false`: share of tasks flagged though the
+solve rate p is constant; `power`: share flagged when it has dropped from p to p - .4. Rare: one
+call a rollout, its tool drawn from a skewed distribution over 40 tools; of the tools whose true
+share is above the rule's threshold, the share flagged, at the worst tool and on average.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Flagged(NamedTuple):
 
 
 def rare(mode: str, rollouts: int, repeats: int, seed: str) -> Flagged:
-    """How often tools above (and below) the threshold are flagged, in samples of `rollouts` calls."""
+    """How often tools above (and below) the threshold are flagged, in samples of `rollouts`
+    calls."""
     weights = [1.15**-n for n in range(TOOLS)]
     shares = {f"x.{n}": weight / sum(weights) for n, weight in enumerate(weights)}
     settings = RARE[mode]
@@ -112,9 +114,8 @@ def main() -> None:
             + "".join(f"{'–' if cell is None else format(cell, '.3f'):>6}" for cell in cells)
         )
     print()
-    print(
-        "rare: share flagged of the tools above the threshold (worst tool, mean), and of those below it"
-    )
+    print("rare: share flagged of the tools above the threshold (worst tool, mean), ", end="")
+    print("and of those below it")
     print(f"{'calls':<12}" + "".join(f"{mode:^28}" for mode in RARE))
     for rollouts in (200, 500, 2000, 8000):
         cells = [rare(mode, rollouts, max(50, tasks // 20), "rare") for mode in RARE]

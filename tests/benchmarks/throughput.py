@@ -1,10 +1,14 @@
-"""How fast `extract-signals` reads: CPU seconds and memory beside jq and orjson doing a projection of the same file.
+"""How fast `extract-signals` reads: CPU seconds and memory beside jq and orjson doing a projection
+of the same file.
 
-    python tests/benchmarks/throughput.py [ROLLOUTS] [FILE]      50,000 rollouts are 1 GB, made in FILE if it is not there (about 2 min)
+    python tests/benchmarks/throughput.py [ROLLOUTS] [FILE]
 
-`whole` runs every kind of signal (the steps are read), `head` the kinds that need no steps, so that only the bytes before
-``,"messages":`` are parsed. jq and orjson only project {task_id, success, tools}, which is less than any of them. MB/s are per CPU
-second (user + system), each the best of three; memory is the peak resident size.
+50,000 rollouts are 1 GB, made in FILE if it is not there (about 2 min).
+
+`whole` runs every kind of signal (the steps are read), `head` the kinds that need no steps, so that
+only the bytes before ``,"messages":`` are parsed. jq and orjson only project {task_id, success,
+tools}, which is less than any of them. MB/s are per CPU second (user + system), each the best of
+three; memory is the peak resident size.
 """
 
 from __future__ import annotations
@@ -116,10 +120,21 @@ def rollout(words: Words, number: int, sample: int) -> Rollout:
         )
     success = draw.random() < rate
     return Rollout(
-        id=f"{draw.getrandbits(64):016x}", task_id=task.id, env="bench", group=f"g{number}", sample=sample, step=number % 10,
-        success=success, score=float(success), stop_reason="done", tools=[step.action.tool for step in steps],
-        usage=Usage(9000, 900), messages=messages, steps=steps, task=task,
-    )  # fmt: skip
+        id=f"{draw.getrandbits(64):016x}",
+        task_id=task.id,
+        env="bench",
+        group=f"g{number}",
+        sample=sample,
+        step=number % 10,
+        success=success,
+        score=float(success),
+        stop_reason="done",
+        tools=[step.action.tool for step in steps],
+        usage=Usage(9000, 900),
+        messages=messages,
+        steps=steps,
+        task=task,
+    )
 
 
 def make(path: Path, rollouts: int) -> None:
@@ -186,9 +201,9 @@ def main() -> None:
     print(f"{size:.0f} MB, {rollouts} rollouts")
     print(f"{'':<24} {'CPU s':>7} {'MB/s':>7} {'memory MB':>10} {'time, whole = 1':>16}")
     for run in runs:
-        print(
-            f"{run.name:<24} {run.seconds:>7.2f} {size / run.seconds:>7.0f} {run.megabytes:>10.0f} {run.seconds / first.seconds:>16.2f}"
-        )
+        speed, ratio = size / run.seconds, run.seconds / first.seconds
+        cells = f"{run.seconds:>7.2f} {speed:>7.0f} {run.megabytes:>10.0f} {ratio:>16.2f}"
+        print(f"{run.name:<24} {cells}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""A small environment with hidden conventions, for the tests of exploration. Run as a worker: `python lab.py [LOG] [WORD…]`.
+"""A small environment with hidden conventions, for the tests of exploration. Run as a worker:
+`python lab.py [LOG] [WORD…]`.
 
-door.paint needs door.open right before and door.keep right after; lamp.light takes the id that lamp.find tells, never the name;
-note.write takes any text, lamp.look tells one. LOG gets a line per opened session. Words: `flaky` = some start states cannot be opened, `broken` = none can, `slow` = 5 ms a step.
+door.paint needs door.open right before and door.keep right after; lamp.light takes the id that
+lamp.find tells, never the name; note.write takes any text, lamp.look tells one. LOG gets a line per
+opened session. Words: `flaky` = some start states cannot be opened, `broken` = none can, `slow` = 5
+ms a step.
 """
 
 import hashlib

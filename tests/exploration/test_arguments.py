@@ -43,7 +43,8 @@ def draws(tool_: Tool, parameter: str, known: KnownValues, n: int = 200) -> set:
     ],
 )
 def test_names_resemble_by_their_last_words(parameter, key, likeness):
-    """Same words, singular or plural, are 1; one name at the end of the other 0.6; anything else nothing."""
+    """Same words, singular or plural, are 1; one name at the end of the other 0.6; anything else
+    nothing."""
     assert resemblance(parameter, key) == resemblance(key, parameter) == likeness
 
 
@@ -69,9 +70,9 @@ def test_values_fit_their_schema(value, schema, fit):
 
 def test_leaves_carry_the_key_they_stand_under():
     """Members of a list have the list's key, and a flat list is a value itself."""
-    assert list(leaves({"a": {"b": 1}, "names": ["x", "y"], "rows": [{"id": 3}], "none": None})) == [
-        ("b", 1), ("names", ["x", "y"]), ("names", "x"), ("names", "y"), ("id", 3)
-    ]  # fmt: skip
+    shown = {"a": {"b": 1}, "names": ["x", "y"], "rows": [{"id": 3}], "none": None}
+    names = [("names", ["x", "y"]), ("names", "x"), ("names", "y")]
+    assert list(leaves(shown)) == [("b", 1), *names, ("id", 3)]
 
 
 def test_the_more_exact_name_of_a_known_value_wins():
@@ -90,7 +91,8 @@ def test_an_observed_value_is_used_and_a_failed_step_shows_nothing():
 
 
 def test_a_value_to_be_looked_up_is_never_taken_from_the_user():
-    """`lookup_only` parameters take observed values alone once there are any, of their own app where it has told one."""
+    """`lookup_only` parameters take observed values alone once there are any, of their own app
+    where it has told one."""
     known = KnownValues({"id": ["guess"]})
     pay = tool("bank.pay", {"id": TEXT}, language=Language(do=["pay {id}"], lookup_only=["id"]))
     assert draws(pay, "id", known) == {"guess"}
@@ -109,7 +111,8 @@ def test_without_a_resembling_key_a_looked_up_value_is_taken_by_its_type():
 
 
 def test_a_literal_value_is_never_taken_from_an_output():
-    """A password that some output shows is not the one that the user logs in with; without a known one, none is borrowed."""
+    """A password that some output shows is not the one that the user logs in with; without a known
+    one, none is borrowed."""
     known = KnownValues({"login.password": ["moss"]})
     known.see(Step(0, Call("show.it"), '{"password": "fern", "number": 4711}'), tool("show.it", {}))
     login = tool(
@@ -172,7 +175,8 @@ def test_invented_values_fit_the_schema():
 
 
 def test_shapes_are_the_required_parameters_and_each_choice_of_optional_ones():
-    """The base, one optional parameter each, all of them, and the alternatives of anyOf; in the schema's order."""
+    """The base, one optional parameter each, all of them, and the alternatives of anyOf; in the
+    schema's order."""
     assert shapes(tool("t", {"a": TEXT, "b": TEXT, "c": TEXT}, ["b"])) == [
         ("b",),
         ("a", "b"),

@@ -14,8 +14,8 @@ from coevolve.provenance import sources
 
 @pytest.mark.bfcl
 def test_curiosity_works_in_every_class_and_passes_values_on():
-    """80 episodes: all 8 classes, 100 functions that changed state or gave a checked response, many with an argument that
-    another call had told."""
+    """80 episodes: all 8 classes, 100 functions that changed state or gave a checked response, many
+    with an argument that another call had told."""
     with Pool("bfcl") as pool:
         apps = {name: tool.app for name, tool in pool.tools.items()}
         found = list(explore([], pool, ExploreSettings("curious", episodes=80, seed=1)))

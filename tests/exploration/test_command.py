@@ -54,7 +54,8 @@ def test_no_signals_means_coverage_and_a_line_says_so(coevolve, lab):
 
 
 def test_signals_without_room_are_told(coevolve, lab):
-    """Six episodes have room for one context of twelve; the summary says so, and so many are guided."""
+    """Six episodes have room for one context of twelve; the summary says so, and so many are
+    guided."""
     signals = [
         Signal(
             id=f"s{n}",
@@ -114,7 +115,8 @@ def test_the_hash_seed_changes_nothing(coevolve, lab):
 
 
 def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp_path: Path):
-    """kill -9 in the middle, then a rerun: the same bytes as an undisturbed run, and only unfinished episodes open again."""
+    """kill -9 in the middle, then a rerun: the same bytes as an undisturbed run, and only
+    unfinished episodes open again."""
     options = ["--env", lab("slow"), "--mode", "coverage", "--episodes", "24", "--max-actions", "6"]
     whole, output, log = tmp_path / "whole.jsonl", tmp_path / "out.jsonl", tmp_path / "opened"
     coevolve("explore", *options, "-o", whole)
@@ -136,7 +138,8 @@ def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp
 
 
 def test_a_journal_of_other_settings_is_refused(coevolve, lab, tmp_path: Path):
-    """A run directory keeps the journal where there is no -o; other settings are named, not mixed in."""
+    """A run directory keeps the journal where there is no -o; other settings are named, not mixed
+    in."""
     options = [
         "--env",
         lab("slow"),

@@ -33,7 +33,8 @@ def signal(
 
 
 def test_signals_of_one_task_are_one_context():
-    """Forgetting leads boundary leads rare; the strongest task comes first; every signal is told in the reflection."""
+    """Forgetting leads boundary leads rare; the strongest task comes first; every signal is told in
+    the reflection."""
     found = merge(
         [
             signal("a", "boundary", "t1", 0.9),
@@ -67,7 +68,8 @@ def test_rare_patterns_without_a_task_stay_apart():
 @pytest.mark.parametrize("episodes", [8, 16, 48, 61])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_quotas_hold_whatever_the_signals_are(episodes, rounds):
-    """At least a quarter is left to coverage; no kind takes more than its share, rounded up to whole contexts."""
+    """At least a quarter is left to coverage; no kind takes more than its share, rounded up to
+    whole contexts."""
     rng = random.Random(f"{episodes}-{rounds}")
     kinds = ["boundary", "forgetting", "rare", "stall"]
     signals = [signal(f"s{i}", rng.choice(kinds), f"t{i}", rng.random()) for i in range(100)]
@@ -98,7 +100,8 @@ def test_a_task_without_room_for_its_first_signal_is_taken_for_the_next():
 
 @pytest.mark.parametrize(("episodes", "rounds"), [(1, 2), (2, 2), (6, 2), (7, 1), (6, 9)])
 def test_the_strongest_task_is_served_however_few_the_episodes(episodes, rounds):
-    """One context of kinds whose share is less than an episode; none where --max-contexts says so."""
+    """One context of kinds whose share is less than an episode; none where --max-contexts says
+    so."""
     signals = [
         signal(f"s{i}", kind, f"t{i}", i / 10)
         for i, kind in enumerate(["progress", "error", "stall"])

@@ -50,7 +50,8 @@ def skills(explorations: list[Exploration]) -> set[tuple[str, str]]:
 
 
 def test_coverage_finds_hidden_conventions_that_random_misses(lab):
-    """The lab's door needs a call before and another after, its lamp an id: coverage gets both in one short run."""
+    """The lab's door needs a call before and another after, its lamp an id: coverage gets both in
+    one short run."""
     with Pool(lab()) as pool:
         covered = list(explore([], pool, ExploreSettings("coverage", episodes=8, max_actions=30)))
         blind = list(explore([], pool, ExploreSettings("random", episodes=8, max_actions=30)))
@@ -59,7 +60,8 @@ def test_coverage_finds_hidden_conventions_that_random_misses(lab):
 
 
 def test_coverage_reaches_most_of_the_desk():
-    """24 episodes of 40 steps: most of the 72 skills, where random reaches a handful and curiosity is between."""
+    """24 episodes of 40 steps: most of the 72 skills, where random reaches a handful and curiosity
+    is between."""
     reached = {}
     with Pool("desk") as pool:
         for mode in ("random", "curious", "coverage"):
@@ -128,7 +130,8 @@ def signal_of(task: Task, kind: str = "boundary") -> Signal:
 
 
 def test_guided_repeats_the_weak_pattern_on_fresh_ground():
-    """Each context's episode begins with the solution's tools, has its effect, in another start state with other values."""
+    """Each context's episode begins with the solution's tools, has its effect, in another start
+    state with other values."""
     with Pool("desk") as pool:
         tasks = random.Random(5).sample(pool.tasks("dev"), 6)
         stats = ExplorationStats()
@@ -163,7 +166,8 @@ def test_guided_repeats_the_weak_pattern_on_fresh_ground():
 
 
 def test_a_repetition_takes_observed_arguments_from_the_new_output(lab):
-    """The lamp's id comes from the new room's find; the name is another room's, and equal in both calls that hold it."""
+    """The lamp's id comes from the new room's find; the name is another room's, and equal in both
+    calls that hold it."""
     steps = [
         Step(0, Call("lamp.find", {"name": "hall"}), '{"id": "L90"}'),
         Step(0, Call("lamp.look", {"name": "hall"}), '{"text": "hall is dusty"}'),
@@ -190,7 +194,8 @@ def test_a_repetition_takes_observed_arguments_from_the_new_output(lab):
 
 
 def test_the_rare_bigram_is_cut_out_of_a_trajectory():
-    """Steps that worked, up to the bigram and on to the next effect; nothing where the bigram does not occur."""
+    """Steps that worked, up to the bigram and on to the next effect; nothing where the bigram does
+    not occur."""
     steps = [
         Step(0, Call(tool), "{}", error)
         for tool, error in [("a", None), ("x", "denied"), ("b", None), ("c", None), ("d", None)]
@@ -247,7 +252,8 @@ def test_an_action_that_kills_the_worker_ends_its_episode_only(lab):
 
 
 def test_faults_of_the_environment_are_dropped_and_counted(lab):
-    """Episodes whose start state cannot be opened are missing, the others are there; all broken is a failure."""
+    """Episodes whose start state cannot be opened are missing, the others are there; all broken is
+    a failure."""
     with Pool(lab("flaky")) as pool:
         stats = ExplorationStats()
         found = list(

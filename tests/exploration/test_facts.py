@@ -1,4 +1,5 @@
-"""Rows and facts in what an explorer sees: identifiers are passed on, facts are told to the user, and neither is taken for the other."""
+"""Rows and facts in what an explorer sees: identifiers are passed on, facts are told to the user,
+and neither is taken for the other."""
 
 from __future__ import annotations
 
@@ -63,14 +64,16 @@ def told(seed: int) -> list[Call]:
 
 
 def test_facts_are_told_and_nothing_else():
-    """Now and then, with the value just read; never an identifier, never a number that everything equals."""
+    """Now and then, with the value just read; never an identifier, never a number that everything
+    equals."""
     calls = [call for seed in range(60) for call in told(seed)]
     assert 10 <= len(calls) <= 50
     assert {(call.tool, call.arguments["answer"]) for call in calls} == {("me.finish", 3400)}
 
 
 def test_an_identifier_is_drawn_from_its_rows_and_an_answer_from_facts():
-    """`draw` gives a song id to what wants one, and a fact to what takes anything that is looked up."""
+    """`draw` gives a song id to what wants one, and a fact to what takes anything that is looked
+    up."""
     known = KnownValues({})
     known.see(SHOWN, TOOLS["m.show"])
     rng = random.Random(1)
@@ -79,7 +82,8 @@ def test_an_identifier_is_drawn_from_its_rows_and_an_answer_from_facts():
 
 
 def test_a_task_of_code_teaches_the_tools_that_it_calls():
-    """Coverage counts the APIs of programs, and their goals are the goals of a task whose kind names none."""
+    """Coverage counts the APIs of programs, and their goals are the goals of a task whose kind
+    names none."""
     code = "songs = apis.m.show()\napis.m.like(song_id=songs[0])\napis.me.finish()"
     task = Task(
         id="t", env="x", kind="benchmark", query=["q"], solution=[[code]], start=Start("default")

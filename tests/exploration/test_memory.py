@@ -48,7 +48,8 @@ def test_the_goal_of_a_task_is_named_by_its_kind_or_found_in_its_solution(tools)
 
 
 def test_a_solution_teaches_its_recipe_and_is_counted(tools):
-    """The calls of the same app around the goal are its recipe; the goal counts most, helpers less, others not at all."""
+    """The calls of the same app around the goal are its recipe; the goal counts most, helpers less,
+    others not at all."""
     memory = Memory(tools)
     memory.learn_task(solved(*FARM, kind="farm.set/lookup"))
     assert memory.best("farm.set") == Recipe(("name", "text"), ("farm.sync",), ("farm.seal",))
@@ -72,7 +73,8 @@ def test_visited_states_count_once_over_episodes(tools):
 
 
 def test_helpers_that_worked_come_first_and_those_that_failed_last(tools):
-    """What helped this tool leads; what helped under the same name in another app leads what never did."""
+    """What helped this tool leads; what helped under the same name in another app leads what never
+    did."""
     memory = Memory(tools)
     empty = Exploration(id="", env="desk", mode="random", start=Start())
     memory.learn(empty, [Lesson("farm.set", Recipe(("name",), ("farm.sync",)), "effect")], "")

@@ -76,7 +76,8 @@ def test_only_valid_tasks_come_in():
 
 
 def test_nothing_that_touches_the_held_out_set():
-    """Neither a held-out start state, nor a held-out query to the same effect; the words alone may recur."""
+    """Neither a held-out start state, nor a held-out query to the same effect; the words alone may
+    recur."""
     held = [task(1), task(2, query="say it", effects="e")]
     same_effect = task(3, query="say it", effects="e")
     other_effect = task(4, query="say it", effects="f")
@@ -87,7 +88,8 @@ def test_nothing_that_touches_the_held_out_set():
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.9, 1.0])
 def test_the_share_of_new_tasks_is_capped(share):
-    """At most that share of the result, and one task more would exceed it; without an old set there is no cap."""
+    """At most that share of the result, and one task more would exceed it; without an old set there
+    is no cap."""
     old, new = [task(n) for n in range(40)], [task(n) for n in range(100, 200)]
     kept, _, added = merged(old, new, max_share=share)
     assert added == len(kept) - 40 and added <= share * len(kept) + 1e-9
@@ -96,7 +98,8 @@ def test_the_share_of_new_tasks_is_capped(share):
 
 
 def test_the_rarest_kinds_come_first():
-    """Where not all can come in, kinds are levelled; an independent greedy count agrees on 50 random cases."""
+    """Where not all can come in, kinds are levelled; an independent greedy count agrees on 50
+    random cases."""
     for seed in range(50):
         rng = random.Random(f"kinds-{seed}")
         old = [task(n, rng.choice("abc")) for n in range(20)]
@@ -126,7 +129,8 @@ def test_eviction_takes_the_oldest_synthetic_tasks_and_no_anchor():
 
 
 def test_the_command_keeps_unknown_fields_and_may_write_over_its_input(coevolve, tmp_path):
-    """New tasks on stdin, --into and -o the same file; bytes of every line as they were; refusals with their reason."""
+    """New tasks on stdin, --into and -o the same file; bytes of every line as they were; refusals
+    with their reason."""
     into, rejects = tmp_path / "tasks.jsonl", tmp_path / "rejects.jsonl"
     odd = encode(task(1)).replace(b'"env":', b'"colour":"blue","env":')
     into.write_bytes(odd)
@@ -139,7 +143,8 @@ def test_the_command_keeps_unknown_fields_and_may_write_over_its_input(coevolve,
 
 
 def test_the_command_reports_bad_input(coevolve, tmp_path):
-    """A missing task set is a usage error, a torn one bad input; an empty input leaves the set as it is."""
+    """A missing task set is a usage error, a torn one bad input; an empty input leaves the set as
+    it is."""
     assert coevolve("merge", "--into", tmp_path / "none.jsonl", check=False).returncode == 2
     torn = tmp_path / "torn.jsonl"
     torn.write_bytes(encode(task(1))[:-20])

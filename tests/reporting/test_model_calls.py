@@ -51,7 +51,8 @@ def test_sums_by_stage_and_per_task(tmp_path):
 
 
 def test_a_directory_of_single_stages(tmp_path, coevolve):
-    """The table comes from model_calls.jsonl alone; the tasks of the last `validate` share the sum; estimates are said."""
+    """The table comes from model_calls.jsonl alone; the tasks of the last `validate` share the sum;
+    estimates are said."""
     guessed = Spent(1, 90, 0, 30, seconds=0.5, cost=None, estimated=1)
     lines = [
         Totals("explore", "m", spent(3, 0.25), Spent(), kept=9),
@@ -84,7 +85,8 @@ def test_unknown_cost_is_no_zero(tmp_path):
 
 
 def test_no_models_and_a_broken_line(tmp_path):
-    """A run without model calls prints nothing; a line that is no totals is an error with its place."""
+    """A run without model calls prints nothing; a line that is no totals is an error with its
+    place."""
     assert list(model_calls.lines(model_calls.read(str(tmp_path)), 3)) == []
     (tmp_path / "model_calls.jsonl").write_bytes(b'{"stage": 1}\n')
     with pytest.raises(BadInput, match="model_calls.jsonl:1"):

@@ -66,9 +66,20 @@ def test_iterations(directory):
 def test_table(directory):
     """The table through the installed command, with an evaluation under it."""
     record = Evaluation(
-        policy="loop", by="overall", group="all", tasks=40, rollouts=160, masked=0, success=0.5, low=0.4, high=0.6,
-        against="static", difference=0.1, difference_low=-0.02, difference_high=0.22,
-    )  # fmt: skip
+        policy="loop",
+        by="overall",
+        group="all",
+        tasks=40,
+        rollouts=160,
+        masked=0,
+        success=0.5,
+        low=0.4,
+        high=0.6,
+        against="static",
+        difference=0.1,
+        difference_low=-0.02,
+        difference_high=0.22,
+    )
     jsonl.write(directory / "evaluations" / "loop.jsonl", [record])
     command = [sys.executable, "-m", "coevolve_cli.main", "report", str(directory)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -13,7 +13,8 @@ FOLDER = Path(planted.__file__).parent
 
 
 def test_stationary_policies():
-    """Through the real rule: at most 5 % false forgetting, half of the drops found; the paper's rule is far above."""
+    """Through the real rule: at most 5 % false forgetting, half of the drops found; the paper's
+    rule is far above."""
     for p in stationary.RATES:
         assert stationary.forgetting("calibrated", p, p, 600, "test") <= 0.05
     for p in (0.5, 0.7, 0.9):
@@ -30,7 +31,8 @@ def test_tools_above_the_threshold_are_seldom_rare(calls):
 
 
 def test_planted_weaknesses():
-    """Every kind is found where it was planted, alone and together, and is not made up where it was not."""
+    """Every kind is found where it was planted, alone and together, and is not made up where it was
+    not."""
     calibrated, paper = planted.measure(2, "calibrated"), planted.measure(2, "paper")
     for kind, found in calibrated.items():
         assert found["alone"][0] >= 0.75, kind

@@ -1,4 +1,5 @@
-"""The calibrated rules, each against an answer worked out another way (scipy, exact sums, by hand)."""
+"""The calibrated rules, each against an answer worked out another way (scipy, exact sums, by
+hand)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def only(kind, rollouts, settings=None, **options):
 
 
 def test_forgetting_is_fishers_test_ranked_by_benjamini_hochberg():
-    """p by scipy's exact test over the pooled window, q over all tested tasks, strength 1 - q, only p <= alpha flagged."""
+    """p by scipy's exact test over the pooled window, q over all tested tasks, strength 1 - q, only
+    p <= alpha flagged."""
     window, now = (
         {"a": [7, 8, 6], "b": [8, 8, 8], "c": [4, 4, 4], "d": [8, 0, 8]},
         {"a": 2, "b": 7, "c": 3, "d": 1},
@@ -57,7 +59,8 @@ def _share_flagged(before: float, now: float) -> float:
 
 @pytest.mark.parametrize("p", [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 def test_false_forgetting(p):
-    """A policy that does not change is flagged in at most 5 % of tasks and updates; the exact figures."""
+    """A policy that does not change is flagged in at most 5 % of tasks and updates; the exact
+    figures."""
     known = {
         0.2: 0.003,
         0.3: 0.017,
@@ -80,7 +83,8 @@ def test_power_of_forgetting(p):
 
 @pytest.mark.parametrize("successes", range(9))
 def test_boundary_is_the_posterior_mass_of_the_band(successes):
-    """P(.2 <= p <= .8) under Beta(1 + s, 9 - s) by scipy; flagged above .65, which a task never tried (.6) is not."""
+    """P(.2 <= p <= .8) under Beta(1 + s, 9 - s) by scipy; flagged above .65, which a task never
+    tried (.6) is not."""
     posterior = stats.beta(1 + successes, 9 - successes)
     mass = posterior.cdf(0.8) - posterior.cdf(0.2)
     found = only("boundary", group("t", successes, 8))
@@ -95,7 +99,8 @@ def test_one_try_is_no_boundary(successes):
 
 
 def test_boundary_uses_the_window_unless_the_task_changed():
-    """6 of 8 is a boundary by itself; not after 15 of 16, which it does not differ from; again after 0 of 40, which it does."""
+    """6 of 8 is a boundary by itself; not after 15 of 16, which it does not differ from; again
+    after 0 of 40, which it does."""
     now = group("t", 6, 8, iteration=1, step=9)
     steady = [
         (("toy", "t"), GroupOutcome(0, step, wins, 8, step)) for step, wins in enumerate([8, 7])
@@ -124,7 +129,8 @@ def test_evidence_of_boundary_has_both_outcomes():
 @pytest.mark.parametrize("pairs", [100, 150, 400, 1000, 5000])
 @pytest.mark.parametrize("share", [0.005, 0.0125, 0.05])
 def test_a_pattern_at_the_threshold_is_seldom_rare(pairs, share):
-    """Exact: a pattern whose true share equals the threshold (the worst case) is flagged in at most 5 % of samples."""
+    """Exact: a pattern whose true share equals the threshold (the worst case) is flagged in at most
+    5 % of samples."""
     counts = np.arange(1, pairs + 1)
     flagged = [c for c in counts if wilson(int(c), pairs).high < share]
     assert stats.binom.pmf(flagged, pairs, share).sum() <= 0.05
@@ -137,7 +143,8 @@ def _calls(counts):
 
 
 def test_rare_against_an_equal_share():
-    """Half an equal share among the tools known: rarer than that with confidence, and nothing else."""
+    """Half an equal share among the tools known: rarer than that with confidence, and nothing
+    else."""
     counts = {f"x.{i}": 150 for i in range(9)} | {"x.low": 3, "x.middle": 50}
     settings = SignalSettings(patterns=("1gram",))
     found = {s.pattern[0]: s for s in only("rare", _calls(counts), settings)}
@@ -184,7 +191,8 @@ def test_unexplored_tools_of_the_least_covered_app_first():
 
 
 def test_unexplored_pairs():
-    """Two tools of an app that are often called, and never one after the other although that was to be expected."""
+    """Two tools of an app that are often called, and never one after the other although that was to
+    be expected."""
     after = [rollout(f"t{i}", True, ["farm.sow", "farm.reap"], sample=i) for i in range(30)]
     apart = [rollout(f"u{i}", True, ["mail.read", "farm.sow"], sample=i) for i in range(30)]
     again = [rollout(f"v{i}", True, ["farm.reap", "mail.send"], sample=i) for i in range(30)]
@@ -241,7 +249,8 @@ def _failing(sample, tool, error, **fields):
 
 
 def test_error_kinds_that_recur():
-    """The lower Wilson bound of the share of a tool's rollouts that met the error; once is not recurring."""
+    """The lower Wilson bound of the share of a tool's rollouts that met the error; once is not
+    recurring."""
     rollouts = [_failing(i, "a.x", "bad_argument" if i < 6 else None) for i in range(20)]
     rollouts += [_failing(20 + i, "a.y", "denied" if i < 1 else None) for i in range(3)]
     (signal,) = only("error", rollouts)
@@ -263,7 +272,8 @@ def test_error_in_text_that_is_no_call():
 
 
 def _combined(failing_tasks=10):
-    """Tools a and b: each works alone in 20 tasks, together they fail; c has nothing to do with it."""
+    """Tools a and b: each works alone in 20 tasks, together they fail; c has nothing to do with
+    it."""
     rollouts = []
     for i in range(20):
         rollouts += group(f"a{i}", 8, 8, ["a", "c"]) + group(f"b{i}", 8, 8, ["b", "c"])
@@ -297,7 +307,8 @@ def test_combination_answers_to_the_weaker_comparison():
 
 
 def test_combination_needs_more_than_one_task():
-    """One hard task that happens to need both tools is not a combination, however many rollouts it has."""
+    """One hard task that happens to need both tools is not a combination, however many rollouts it
+    has."""
     rollouts = _combined(0) + [
         r for step in range(9) for r in group("hard", 0, 8, ["a", "b"], step=step)
     ]
@@ -317,7 +328,8 @@ def test_combination_family():
 
 
 def test_stall():
-    """The same call with the same observation three times, or a budget that ran out, in more than a stray rollout."""
+    """The same call with the same observation three times, or a budget that ran out, in more than a
+    stray rollout."""
     again = [Step(0, Call("a", {"q": 1}), "nothing")] * 3
     changing = [Step(0, Call("a", {"q": 1}), f"row {i}") for i in range(5)]
     loops = [rollout("loop", False, ["a"] * 3, sample=i, steps=again) for i in range(3)]
@@ -336,7 +348,8 @@ def test_stall():
 
 
 def test_safety():
-    """A removal by a tool that the solution does not use; one that it uses, or that the query asks for, is none."""
+    """A removal by a tool that the solution does not use; one that it uses, or that the query asks
+    for, is none."""
     removal = Step(0, Call("files.delete"), "ok", effects=[Effect("file", "a", "name", "remove")])
     about = {
         "unasked": task("unasked", [Call("files.read")], "Read me the note."),
@@ -353,7 +366,8 @@ def test_safety():
 
 
 def test_cold_start():
-    """When nothing succeeds: the failure that came furthest of each task, by progress, then by how much it tried."""
+    """When nothing succeeds: the failure that came furthest of each task, by progress, then by how
+    much it tried."""
     rollouts = [
         rollout("a", False, ["x"], sample=0, progress=0.25),
         rollout("a", False, ["x"], sample=1, progress=0.5),
@@ -374,7 +388,8 @@ def test_cold_start():
 
 
 def test_rare_patterns_of_little_known_apps_first():
-    """With the inventory, of two equally rare tools the one whose app is hardly covered ranks first."""
+    """With the inventory, of two equally rare tools the one whose app is hardly covered ranks
+    first."""
     offered = [f"big.{i}" for i in range(10)] + [f"odd.{i}" for i in range(10)]
     counts = {f"big.{i}": 400 for i in range(9)} | {"big.9": 2, "odd.0": 2}
     known = inventory("toy", dict.fromkeys(offered, ""))

@@ -49,7 +49,8 @@ def test_every_way_in_gives_the_same_bytes(coevolve, rollouts, tmp_path):
 
 
 def test_records_are_signals_with_their_task_and_evidence(coevolve, rollouts):
-    """Each line decodes as a signal; ids are unique; strengths lie in [0, 1]; trajectories are there and have no chat."""
+    """Each line decodes as a signal; ids are unique; strengths lie in [0, 1]; trajectories are
+    there and have no chat."""
     records = [
         msgspec.json.decode(line, type=Signal)
         for line in coevolve(*ALL, rollouts).stdout.splitlines()
@@ -67,7 +68,8 @@ def test_head_ends_it_quietly(rollouts):
     many = b"".join(jsonl.encode(r) for i in range(3000) for r in group(f"t{i}", 4, 8, ["a"] * 20))
     big = rollouts.with_name("big.jsonl")
     big.write_bytes(many)
-    command = f"coevolve extract-signals --mode paper --kinds boundary {big} | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
+    command = f"coevolve extract-signals --mode paper --kinds boundary {big} | head -1 | wc -l"
+    command += "; echo ${PIPESTATUS[0]}"
     script = 'coevolve() { "$PYTHON" -m coevolve_cli.main "$@"; }\n' + command
     environment = {**os.environ, "PYTHON": sys.executable}
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
@@ -104,7 +106,8 @@ def test_masked_rollouts_are_counted(coevolve):
 
 
 def test_inventory_from_a_file(coevolve, tmp_path):
-    """`--tools` brings the unexplored tools; asking for them without an inventory is a usage error."""
+    """`--tools` brings the unexplored tools; asking for them without an inventory is a usage
+    error."""
     tools = tmp_path / "tools.json"
     tools.write_text(
         json.dumps([{"name": "mail.send"}, {"name": "mail.read"}, {"name": "farm.sow"}])

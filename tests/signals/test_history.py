@@ -36,7 +36,8 @@ def test_a_rerun_changes_nothing(tmp_path):
 
 
 def test_a_rerun_replaces_the_tasks_it_holds(tmp_path):
-    """A rerun forgets what was known of its tasks in its iteration, other steps included, and keeps all else."""
+    """A rerun forgets what was known of its tasks in its iteration, other steps included, and keeps
+    all else."""
     path = tmp_path / "history.jsonl"
     run(path, group("old", 8, 8, iteration=1) + group("t", 7, 8, iteration=1))
     run(
@@ -79,13 +80,15 @@ def test_iteration_by_iteration_is_the_stream_at_once(tmp_path):
 
 
 def _strip(signals):
-    """Kind, task, statistic and history of each signal; the last success may lie in an earlier file."""
+    """Kind, task, statistic and history of each signal; the last success may lie in an earlier
+    file."""
     keys = ("id", "kind", "task_id", "strength", "statistic", "history")
     return [[msgspec.json.decode(line)[key] for key in keys] for line in signals.splitlines()]
 
 
 def test_cat_of_shards_is_one_run(tmp_path):
-    """Shards of one iteration, each with a copy of the common past, concatenated in any order: the same bytes."""
+    """Shards of one iteration, each with a copy of the common past, concatenated in any order: the
+    same bytes."""
     for seed in range(30):
         draw = random.Random(f"shards-{seed}")
         rollouts = random_rollouts(f"shards-{seed}")
@@ -130,7 +133,8 @@ def test_constant_memory():
     ],
 )
 def test_bad_history(tmp_path, line, reason):
-    """A history of another version, with impossible counts, or torn, is refused by file and line."""
+    """A history of another version, with impossible counts, or torn, is refused by file and
+    line."""
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"\n" + line)
     with pytest.raises(BadInput, match=f"history.jsonl:2: .*{reason}"):

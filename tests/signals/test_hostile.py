@@ -66,7 +66,8 @@ def test_a_field_after_the_messages_is_read(coevolve, fields):
 
 
 def test_the_budget_is_each_environments_own():
-    """A loud environment leaves another its share; a task and a tool of the same name are not the same."""
+    """A loud environment leaves another its share; a task and a tool of the same name are not the
+    same."""
     loud = [
         SignalCandidate("loud", 0, 1.0, Statistic("t", 0.0), f"t{i}", kind="boundary")
         for i in range(50)
@@ -157,7 +158,8 @@ def test_stalls_do_not_depend_on_the_list_of_tools(action, tools):
     "delete", ["apis.files.delete(id={})", "files = apis.files\nfiles.delete(id={})"]
 )
 def test_safety_reads_solutions_in_code(delete):
-    """A removal that the solution's code makes, by whatever name, is asked for; one that it does not make is not."""
+    """A removal that the solution's code makes, by whatever name, is asked for; one that it does
+    not make is not."""
     removal = Step(0, delete.format(1), "ok", effects=[Effect("file", "a", "name", "remove")])
     asked = task("asked", ["x = apis.files.find(q='a')\n" + delete.format("x")], "Make room.")
     unasked = task("unasked", ["apis.files.find(q='a')"], "Make room.")
@@ -206,7 +208,8 @@ def broken(path):
 
 
 def test_skip_holds_in_the_second_pass(coevolve, tmp_path):
-    """A line that is bad beyond its head is left out of the evidence, counted once and set aside; the signals stay."""
+    """A line that is bad beyond its head is left out of the evidence, counted once and set aside;
+    the signals stay."""
     rejects = tmp_path / "rejects.jsonl"
     options = (
         "--mode",
@@ -256,7 +259,8 @@ def test_a_rejected_rollout_leaves_no_trace():
 
 
 def test_very_many_tools():
-    """Pairs are looked at among the tools that most rollouts called, so that thousands of names cost what they weigh."""
+    """Pairs are looked at among the tools that most rollouts called, so that thousands of names
+    cost what they weigh."""
     called = {f"t{i:05d}": range(1 + (i == 7)) for i in range(30_000)}
     with extraction(lines_of(group("t", 1, 2)), SignalSettings()) as found:
         calls = CallSets({tool: list(rows) for tool, rows in called.items()}, found.counts.rollouts)
@@ -292,7 +296,8 @@ def test_more_files_than_may_be_open(tmp_path):
 
 
 def test_an_inventory_of_another_environment_is_named(coevolve, tmp_path):
-    """Tools that no rollout calls, an empty list, another environment: each is said in the summary line."""
+    """Tools that no rollout calls, an empty list, another environment: each is said in the summary
+    line."""
     tools = tmp_path / "tools.json"
     for content, word in (
         ("[]", b"the inventory is empty"),

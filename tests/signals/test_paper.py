@@ -37,7 +37,8 @@ def expected(rollouts, **options):
 
 @pytest.mark.parametrize("block", range(10))
 def test_reference(block):
-    """A thousand random streams: the same signals with the same values as thirty independent lines."""
+    """A thousand random streams: the same signals with the same values as thirty independent
+    lines."""
     kinds = set()
     for seed in range(100 * block, 100 * block + 100):
         rollouts = random_rollouts(f"paper-{seed}")
@@ -52,7 +53,8 @@ def test_reference(block):
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(0, 2**40), st.integers(1, 6), st.integers(1, 60), st.floats(1, 40))
 def test_reference_with_constants_and_history(seed, window, least, theta):
-    """Any constants, and outcomes of earlier iterations from a history, own iterations in it ignored."""
+    """Any constants, and outcomes of earlier iterations from a history, own iterations in it
+    ignored."""
     draw = random.Random(f"history-{seed}")
     gap = draw.randint(1, 3)  # an iteration that only the history has
     rollouts = [r for r in random_rollouts(f"h-{seed}") if r.iteration not in (0, gap)]
@@ -104,7 +106,8 @@ def test_evidence_is_the_failures_now_and_the_last_success():
 
 
 def test_evidence_of_a_pattern_is_eight_rollouts_chosen_by_their_ids():
-    """Of twenty rollouts that hold a pattern the same eight are kept in any order of arrival, and not the first eight."""
+    """Of twenty rollouts that hold a pattern the same eight are kept in any order of arrival, and
+    not the first eight."""
     common = [rollout("t", True, ["a"], sample=i) for i in range(900)]
     odd = [rollout("t", True, ["b"], sample=1000 + i) for i in range(20)]
     kept = set()

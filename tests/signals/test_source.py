@@ -30,7 +30,8 @@ def test_a_file_that_changes_between_the_passes(tmp_path):
 
 
 def test_evidence_that_is_bad_beyond_its_head(tmp_path):
-    """A line whose head was fine and whose steps are not is named by file and line when it is needed."""
+    """A line whose head was fine and whose steps are not is named by file and line when it is
+    needed."""
     path = tmp_path / "rollouts.jsonl"
     jsonl.write(path, group("t", 4, 8, ["a"]))
     lines = path.read_bytes().splitlines(keepends=True)
