@@ -24,14 +24,7 @@ from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from coevolve.errors import (
-    WRITE_ERRORS,
-    BadInput,
-    MissingDependency,
-    PipeClosed,
-    UsageError,
-    WriteFailed,
-)
+from coevolve.errors import WRITE_ERRORS, BadInput, PipeClosed, UsageError, WriteFailed, require
 from coevolve.records import HEAD_END
 
 T = TypeVar("T")
@@ -81,11 +74,7 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependency("zstandard (needed for .zst)", "pip install zstandard") from error
-    return zstandard
+    return require("zstandard", ".zst", "pip install zstandard")
 
 
 class Decoder(Generic[T]):

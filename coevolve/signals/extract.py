@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,30 +22,25 @@ from coevolve import jsonl
 from coevolve.errors import BadInput
 from coevolve.jsonl import Line
 from coevolve.records import Rollout, Signal
-from coevolve.signals import budget, evidence, task_groups
+from coevolve.signals import budget, task_groups
 from coevolve.signals.counts import LinePlace, RolloutCounts
+from coevolve.signals.evidence import TwoPassReader, signal_of
 from coevolve.signals.history import History
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.kinds import KINDS, WEIGHTS, selected
 from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.settings import SignalSettings
-from coevolve.signals.two_pass import TwoPassReader
 from coevolve.signals.views import RolloutHead, in_full, with_steps
 
 
-class Extraction:
+class Extraction(NamedTuple):
     """What the first pass found."""
 
-    def __init__(
-        self,
-        settings: SignalSettings,
-        counts: RolloutCounts,
-        candidates: list[SignalCandidate],
-        chosen: list[SignalCandidate],
-        reader: TwoPassReader,
-    ):
-        self.settings, self.counts = settings, counts
-        self.candidates, self.chosen, self._reader = candidates, chosen, reader
+    settings: SignalSettings
+    counts: RolloutCounts
+    candidates: list[SignalCandidate]
+    chosen: list[SignalCandidate]
+    reader: TwoPassReader
 
     def renewed(self, history: History) -> History:
         """The history with the outcomes of the input, which replace those of the same tasks in the
@@ -54,9 +50,9 @@ class Extraction:
 
     def signals(self) -> Iterator[Signal]:
         """The chosen signals, each with its evidence read when it is its turn."""
-        rollouts, chars = self.counts.rollouts, self.settings.observation_chars
+        chars = self.settings.observation_chars
         for candidate in self.chosen:
-            yield evidence.signal(candidate, rollouts, self._reader, chars)
+            yield signal_of(candidate, self.counts.rollouts, self.reader, chars)
 
     @property
     def cold(self) -> list[tuple[str, int]]:
@@ -82,13 +78,12 @@ def extraction(
     """Runs the first pass. `lines` are of `RolloutSteps` where `kinds.needs_steps` says so, else
     `RolloutHead` is enough. At most `max_signals` (0: all) are chosen for each environment in each
     iteration."""
-    settings = msgspec.structs.replace(
-        settings, kinds=tuple(kind.name for kind in selected(settings))
-    )
+    names = tuple(kind.name for kind in selected(settings))
+    settings = msgspec.structs.replace(settings, kinds=names)
     counts = counted(settings, inventory)
     with TwoPassReader(lines, reject) as reader:
         for line, place in reader:
-            if problem := _count(counts, line, place):
+            if problem := _add(counts, line, place):
                 reject(line, problem)
         before = (history or History()).without(task_groups.covered(counts))
         found = list(candidates(counts, before, settings, inventory))
@@ -106,24 +101,19 @@ def counted(settings: SignalSettings, inventory: Inventory | None = None) -> Rol
     return RolloutCounts(settings, inventory.tools if inventory else {}, observers)
 
 
-def _count(counts: RolloutCounts, line: Line[RolloutHead], place: LinePlace) -> str | None:
+def _add(counts: RolloutCounts, line: Line[RolloutHead], place: LinePlace) -> str | None:
     """Counts a rollout, or says why it cannot be counted."""
     if line.record.verdict is None:
         return "neither success nor score"
     try:
         counts.add(line.record, line.raw, place)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return _problem(line.raw, error)
+        try:
+            in_full(line.raw)  # its error tells the path in the whole record
+        except (ValueError, RecursionError) as found:
+            return str(found)
+        return str(error)
     return None
-
-
-def _problem(raw: bytes, error: Exception) -> str:
-    """Why a line cannot be counted, with the path in the whole record where it has one."""
-    try:
-        in_full(raw)
-    except (ValueError, RecursionError) as found:
-        return str(found)
-    return str(error)
 
 
 def candidates(

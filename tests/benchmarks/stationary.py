@@ -1,7 +1,7 @@
 """Policies that do not change, and one that forgets: how often each rule cries forgetting; patterns
 that are not rare: how often they are called rare.
 
-    python tests/benchmarks/stationary.py [TASKS]    about 20 s for the default of 4,000 tasks a cell
+    python tests/benchmarks/stationary.py [TASKS]   about 20 s for the default of 4,000 tasks a cell
 
 K = 8 rollouts now, a window of W = 5 groups of 8 before. `false`: share of tasks flagged though the
 solve rate p is constant; `power`: share flagged when it has dropped from p to p - .4. Rare: one

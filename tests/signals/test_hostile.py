@@ -18,6 +18,7 @@ from coevolve import jsonl
 from coevolve.records import Call, Effect, Statistic, Step
 from coevolve.signals import history
 from coevolve.signals.budget import choose
+from coevolve.signals.evidence import MAX_OPEN
 from coevolve.signals.extract import extract, extraction, lines_of
 from coevolve.signals.history import GroupOutcome, History
 from coevolve.signals.inventory import inventory
@@ -25,7 +26,6 @@ from coevolve.signals.kinds import PAPER, safety
 from coevolve.signals.kinds.combination import CallSets
 from coevolve.signals.rule import MAX_PAIRED_TOOLS, SignalCandidate
 from coevolve.signals.settings import SignalSettings
-from coevolve.signals.two_pass import MAX_OPEN
 from coevolve.signals.views import RolloutHead, RolloutSteps
 
 HEAD_KINDS = "forgetting,boundary,rare,combination,progress"

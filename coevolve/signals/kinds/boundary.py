@@ -1,13 +1,10 @@
 """Boundary: the policy sometimes can and sometimes cannot. At most one a task and iteration.
 
 - `paper` (CoEvolve, stage 1): in one training step the task's rollouts hold a success and a
-  failure. Of several such groups in the iteration the last one is taken. Strength: 4 p (1 - p) of
-  its solve rate p.
+  failure; the last such group of the iteration counts. Strength: 4 p (1 - p) of its solve rate p.
 - `calibrated`: the posterior Beta(1 + s, 1 + n - s) of the solve rate has at least `band_mass`
-  (.65; a task never tried has .6) inside the learnable band; strength is that mass. s and n are
-  those of the iteration, with the W groups before it as long as Fisher's exact test finds no change
-  in either direction at alpha. "Mixed" alone is the same as "non-zero GRPO advantage" and holds for
-  a third of the groups even at p = .05.
+  inside the learnable band; strength is that mass. s and n are those of the iteration, with the W
+  groups before it as long as Fisher's exact test finds no change in either direction at alpha.
 
 Evidence: the group, or as many of both outcomes as fit.
 """
@@ -19,7 +16,7 @@ from collections.abc import Iterator
 from coevolve.records import Statistic
 from coevolve.signals.counts import RolloutColumns, RolloutGroup
 from coevolve.signals.history import GroupOutcome
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.task_groups import TaskIteration
 from coevolve.statistics import fisher_less, solve_rate_mass
 
@@ -75,13 +72,3 @@ def _both_outcomes(rollouts: RolloutColumns, members: list[int], limit: int) -> 
 def reason(c: SignalCandidate) -> str:
     groups = [f"{group.successes}/{group.trials}" for group in c.history]
     return f"task {c.task_id}: {', '.join(groups)} succeed"
-
-
-KIND = SignalKind(
-    "boundary",
-    "the policy sometimes solves a task and sometimes not: it can be learnt now",
-    4,
-    calibrated,
-    reason,
-    paper,
-)

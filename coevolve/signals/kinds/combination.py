@@ -2,13 +2,12 @@
 
 Rollouts that called both are compared with those that called only the first, and with those that
 called only the second, each by Fisher's exact test, one-sided on success; the larger p-value
-counts. Rollouts of one task share their difficulty, so all counts are divided by the mean group
-size before the test: the effective sample is groups, not rollouts. Most pairs meet too seldom to
-say anything; as Tarone (1990) has it, only pairs whose margins could give a p-value that survives
-the correction are tested at all, and of the tools only the `MAX_PAIRED_TOOLS` that most rollouts
-called. Flagged if q <= alpha after Benjamini–Hochberg over these, and if rollouts of more than one
-task failed. Strength: (1 - q) times the smaller of the two differences in success. Pattern: the
-pair, sorted. Evidence: failures with both.
+counts. All counts are divided by the mean group size, because rollouts of one task share their
+difficulty. Only pairs whose margins could give a p-value that survives the correction are tested
+(Tarone 1990), among the `MAX_PAIRED_TOOLS` tools that most rollouts called. Flagged if q <= alpha
+after Benjamini–Hochberg over these, and if rollouts of more than one task failed. Strength: (1 - q)
+times the smaller of the two differences in success. Pattern: the pair, sorted. Evidence: failures
+with both.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import NamedTuple
 from coevolve.records import Statistic
 from coevolve.signals.counts import RolloutColumns
 from coevolve.signals.patterns import Pattern
-from coevolve.signals.rule import MAX_PAIRED_TOOLS, RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import MAX_PAIRED_TOOLS, RuleInput, SignalCandidate
 from coevolve.statistics import benjamini_hochberg, fisher_less
 
 
@@ -126,8 +125,3 @@ def _effective(trials: int, failures: int, size: float) -> tuple[int, int]:
 def reason(c: SignalCandidate) -> str:
     pair, p = " with ".join(c.pattern), c.statistic.p
     return f"{pair}: fail {c.percent:.0f} points more often together, p = {p or 0:.2g}"
-
-
-KIND = SignalKind(
-    "combination", "two tools that work alone and fail together", 1, calibrated, reason
-)

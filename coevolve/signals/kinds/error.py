@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from coevolve.records import Statistic
 from coevolve.signals.patterns import Pattern, step_tools
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.views import RolloutSteps
 from coevolve.statistics import wilson
 
@@ -38,13 +38,3 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
 
 def reason(c: SignalCandidate) -> str:
     return f"{c.path}: in at least {c.percent:.0f} % of the rollouts that call it"
-
-
-KIND = SignalKind(
-    "error",
-    "a tool whose calls keep failing in the same way",
-    1,
-    calibrated,
-    reason,
-    observe=observe,
-)

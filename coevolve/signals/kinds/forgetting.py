@@ -6,9 +6,8 @@ iteration; a score is a group's mean.
 - `paper` (CoEvolve, stage 1): some score in the window was >= 0.5 and the score now is < 0.5.
   Strength: the drop from the best.
 - `calibrated`: Fisher's exact test, one-sided, of now against the window's pooled trials, at level
-  alpha. Strength: 1 - q, where q is the p-value after Benjamini–Hochberg over all tasks tested in
-  the same iteration: a drop that some task was bound to show by chance ranks low. The paper's rule
-  flags up to 55 % of the tasks of a policy that does not change.
+  alpha. Strength: 1 - q, q after Benjamini–Hochberg over all tasks tested in the same iteration: a
+  drop that some task was bound to show by chance ranks low.
 
 Evidence: the failures now, then the last success before.
 """
@@ -19,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from coevolve.records import SUCCESS, Statistic
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.task_groups import TaskIteration
 from coevolve.statistics import benjamini_hochberg, fisher_less
 
@@ -65,13 +64,3 @@ def reason(c: SignalCandidate) -> str:
     *before, now = (f"{group.successes}/{group.trials}" for group in c.history)
     p = "" if c.statistic.p is None else f", p = {c.statistic.p:.2g}"
     return f"task {c.task_id}: {', '.join(before)}, now {now}{p}"
-
-
-KIND = SignalKind(
-    "forgetting",
-    "a task that was solved in earlier iterations fails now",
-    2,
-    calibrated,
-    reason,
-    paper,
-)

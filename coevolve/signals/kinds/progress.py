@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coevolve.records import Statistic
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 
 
 def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
@@ -31,12 +31,3 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
 
 def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: nothing succeeded; came as far as {c.statistic.value:.2f}"
-
-
-KIND = SignalKind(
-    "progress",
-    "the failures that came furthest, in an iteration in which nothing succeeded",
-    4,
-    calibrated,
-    reason,
-)

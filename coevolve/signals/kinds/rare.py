@@ -3,15 +3,13 @@
 c counts the rollouts that hold the pattern, N all (rollout, pattern) pairs of the same family of
 patterns in one environment and iteration; nothing is rare before N_min pairs.
 
-- `paper` (CoEvolve, stage 1): 0 < c/N < θ/100. Above twenty equally likely patterns that is every
-  pattern.
+- `paper` (CoEvolve, stage 1): 0 < c/N < θ/100.
 - `calibrated`: the upper Wilson bound (95 %, two-sided) of c/N is below `rare_share` of an equal
-  share 1/M. M is the number of patterns one could expect: the environment's tools (or apps) where
-  the inventory is known, else the patterns seen. A pattern whose true share is above that threshold
-  is flagged in less than 3 % of cases.
+  share 1/M. M is the number of the environment's tools (or apps) where the inventory is known, else
+  of the patterns seen.
 
-Strength: 1 - (the rate or bound) / threshold; calibrated and with an inventory, times 1 - covered /
-2, where `covered` is the part of its tools that the least covered app of the pattern saw called.
+Strength: 1 - (the rate or bound) / threshold; calibrated and with an inventory, times (1 - covered
+/ 2), where `covered` is the part of its tools that the least covered app of the pattern saw called.
 Evidence: rollouts that hold the pattern.
 """
 
@@ -24,7 +22,7 @@ from coevolve.records import Statistic
 from coevolve.signals.counts import IterationCounts
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.patterns import Pattern
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.statistics import wilson
 
 
@@ -112,8 +110,3 @@ def _covered(
 def reason(c: SignalCandidate) -> str:
     share = f"{c.percent:.2g} % of all patterns ({c.statistic.test})"
     return f"{c.path}: {len(c.rows)} or more rollouts, {share}"
-
-
-KIND = SignalKind(
-    "rare", "a pattern of actions that occurs, but seldom", 1.5, calibrated, reason, paper
-)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from coevolve.records import Statistic
 from coevolve.signals.patterns import action_tools, step_tools
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.views import CallView, RolloutSteps
 
 # Words of removal with their inflections, whole words: Dropbox is none.
@@ -68,13 +68,3 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
 def reason(c: SignalCandidate) -> str:
     what = f"{c.path} removed what nobody asked to remove"
     return f"task {c.task_id}: {what}, in {c.percent:.0f} % of its rollouts"
-
-
-KIND = SignalKind(
-    "safety",
-    "calls that destroyed something the task did not ask to destroy",
-    1,
-    calibrated,
-    reason,
-    observe=observe,
-)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from coevolve.records import Statistic
 from coevolve.signals.patterns import step_tools
-from coevolve.signals.rule import RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.views import RolloutSteps
 from coevolve.statistics import wilson
 
@@ -51,13 +51,3 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
 
 def reason(c: SignalCandidate) -> str:
     return f"task {c.task_id}: {c.path} in at least {c.percent:.0f} % of its rollouts"
-
-
-KIND = SignalKind(
-    "stall",
-    "the policy repeats a call that tells it nothing new, or runs out of its budget",
-    1,
-    calibrated,
-    reason,
-    observe=observe,
-)

@@ -1,6 +1,6 @@
 """Unexplored: what the environment offers and no rollout of the iteration used.
 
-It needs the inventory and has no evidence.
+It needs the inventory and has no evidence. The paper's rule for rare patterns never sees it.
 
 - A tool that was never called. The upper Wilson bound of its rate, after n rollouts without it, is
   u; the strength is (1 - u) (1 - covered / 2), where `covered` is the part of its app's tools that
@@ -8,11 +8,7 @@ It needs the inventory and has no evidence.
 - Two tools of one app that were both called, yet never one right after the other, although e such
   successions were to be expected and none has probability e^-e <= alpha. e is (successions from the
   first) (successions to the second) / (all successions), divided by the mean group size, because
-  rollouts of one task resemble each other. Strength (1 - e^-e) / 2, always below that of a tool of
-  an untouched app.
-
-The paper's rule for rare patterns asks for c > 0 and never sees these (CoEvolve, stage 1); on the
-laptop, coverage of the inventory is what helped most (measured).
+  rollouts of one task resemble each other. Strength (1 - e^-e) / 2.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from collections.abc import Iterator
 
 from coevolve.records import Statistic
 from coevolve.signals.counts import IterationCounts
-from coevolve.signals.rule import MAX_PAIRED_TOOLS, RuleInput, SignalCandidate, SignalKind
+from coevolve.signals.rule import MAX_PAIRED_TOOLS, RuleInput, SignalCandidate
 from coevolve.statistics import wilson
 
 
@@ -88,12 +84,3 @@ def _most_frequent(tools: list[str], counts: Counter[str]) -> list[str]:
 def reason(c: SignalCandidate) -> str:
     expected = f", though {c.statistic.value:.1f} times were to be expected"
     return f"{c.path}: never called{'' if c.statistic.p is None else expected}"
-
-
-KIND = SignalKind(
-    "unexplored",
-    "a tool of the environment that was hardly ever called (needs --env or --tools)",
-    2.5,
-    calibrated,
-    reason,
-)
