@@ -1,10 +1,11 @@
-"""A small environment with hidden conventions, for the tests of exploration. Run as a worker:
-`python lab.py [LOG] [WORD…]`.
+"""A small environment with hidden conventions, for the tests of exploration.
 
-door.paint needs door.open right before and door.keep right after; lamp.light takes the id that
-lamp.find tells, never the name; note.write takes any text, lamp.look tells one. LOG gets a line per
-opened session. Words: `flaky` = some start states cannot be opened, `broken` = none can, `slow` = 5
-ms a step.
+Run as a worker: `python lab.py [LOG] [WORD…]`. door.paint needs door.open right before and door.keep
+right after; lamp.light takes the id that lamp.find tells, never the name; note.write takes any text,
+lamp.look tells one. LOG gets a line per opened session.
+
+Words: `flaky`: some start states cannot be opened; `broken`: none can; `deadly`: one tool ends the
+worker; `hold=N`: from the N-th session on, opening one waits as long as the file LOG.hold is there.
 """
 
 import hashlib
@@ -58,6 +59,9 @@ class Lab:
         number = hashlib.sha256(start["config"]["seed"].encode()).digest()[0]
         if "broken" in sys.argv or ("flaky" in sys.argv and number % 8 == 0):
             raise RuntimeError("no such room")
+        for word in sys.argv:
+            if word.startswith("hold="):
+                hold(Path(sys.argv[1]), int(word.removeprefix("hold=")))
         if len(sys.argv) > 1:
             with Path(sys.argv[1]).open("a") as log:
                 log.write(f"{start['config']['seed']}\n")
@@ -75,8 +79,6 @@ class Lab:
         return session, {"values": values, "state": digest(session)}
 
     def step(self, session, turn, action):
-        if "slow" in sys.argv:
-            time.sleep(0.005)
         before = json.dumps([session["doors"], session["lit"], session["notes"]])
         out, error = run(session, action["tool"], action["arguments"])
         after = json.dumps([session["doors"], session["lit"], session["notes"]])
@@ -98,6 +100,15 @@ class Lab:
 
     def evaluate(self, session, task):
         return {"success": False, "score": 0.0}
+
+
+def hold(log, sessions):
+    opened = len(log.read_text().splitlines()) if log.exists() else 0
+    parent = os.getppid()
+    while opened >= sessions and log.with_suffix(".hold").exists():
+        if os.getppid() != parent:
+            os._exit(1)
+        time.sleep(0.01)
 
 
 def run(session, name, arguments):

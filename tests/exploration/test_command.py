@@ -114,52 +114,42 @@ def test_the_hash_seed_changes_nothing(coevolve, lab):
     assert len(outputs) == 1
 
 
+def start_and_kill(options: list, journal: Path, lines: int, hold: Path) -> None:
+    """Starts the command against a lab that holds, and kills it once the journal has the lines."""
+    hold.touch()
+    command = [*COMMAND, *map(str, options)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not journal.exists() or journal.read_bytes().count(b"\n") < lines:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    hold.unlink()
+
+
 def test_killed_and_resumed_it_runs_no_finished_episode_again(coevolve, lab, tmp_path: Path):
-    """kill -9 in the middle, then a rerun: the same bytes as an undisturbed run, and only
+    """kill -9 after two blocks, then a rerun: the same bytes as an undisturbed run, and only
     unfinished episodes open again."""
-    options = ["--env", lab("slow"), "--mode", "coverage", "--episodes", "24", "--max-actions", "6"]
+    options = ["--env", lab("hold=16"), "--mode", "coverage", "--episodes", "24"]
+    options += ["--max-actions", "6"]
     whole, output, log = tmp_path / "whole.jsonl", tmp_path / "out.jsonl", tmp_path / "opened"
     coevolve("explore", *options, "-o", whole)
     assert len(log.read_text().splitlines()) == 24 and not Path(f"{whole}.journal").exists()
     log.unlink()
-    process = subprocess.Popen([*COMMAND, *options, "-o", output], stderr=subprocess.DEVNULL)
     journal = Path(f"{output}.journal")
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 1 + 8:
-        assert process.poll() is None
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = journal.read_bytes().count(b"\n") - 1
+    start_and_kill([*options, "-o", output], journal, 1 + 16, tmp_path / "opened.hold")
     opened = len(log.read_text().splitlines())
     result = coevolve("explore", *options, "-o", output)
     assert output.read_bytes() == whole.read_bytes()
-    assert 8 <= kept < 24 and len(log.read_text().splitlines()) - opened == 24 - kept
-    assert f"{kept} episodes from the journal" in result.stderr.decode() and not journal.exists()
+    assert (opened, len(log.read_text().splitlines())) == (16, 24)
+    assert "16 episodes from the journal" in result.stderr.decode() and not journal.exists()
 
 
 def test_a_journal_of_other_settings_is_refused(coevolve, lab, tmp_path: Path):
     """A run directory keeps the journal where there is no -o; other settings are named, not mixed
     in."""
-    options = [
-        "--env",
-        lab("slow"),
-        "--mode",
-        "random",
-        "--episodes",
-        "8",
-        "--max-actions",
-        "30",
-        "--run",
-        tmp_path / "run",
-    ]
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, options)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    journal = tmp_path / "run" / "explore-0.journal"
-    while not journal.exists() or b"config" not in journal.read_bytes():
-        assert process.poll() is None
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    run = tmp_path / "run"
+    options = ["--env", lab("hold=0"), "--mode", "random", "--episodes", "8", "--run", run]
+    start_and_kill(options, run / "explore-0.journal", 1, tmp_path / "opened.hold")
     result = coevolve("explore", *options, "--seed", "9", check=False)
     assert result.returncode == 2 and b"settings" in result.stderr
