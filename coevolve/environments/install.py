@@ -80,20 +80,20 @@ def caches(name: str) -> dict[str, str]:
     return {variable: str(directory(recipe) / "cache") for variable in recipe.caches}
 
 
-def install(name: str, say: Callable[[str], None] = warn) -> Path:
+def install(name: str, report: Callable[[str], None] = warn) -> Path:
     """Builds the environment where it is missing or broken; returns its directory."""
     if name not in RECIPES:
         raise UsageError(f"nothing to install for {name!r}; there is: {', '.join(RECIPES)}")
     recipe, where = RECIPES[name], directory(RECIPES[name])
-    with locked(where, say):
+    with locked(where, report):
         if installed(name):
-            say(f"{name} {recipe.version} is installed in {where}")
+            report(f"{name} {recipe.version} is installed in {where}")
             return where
         if where.exists():
-            say(f"{where} is incomplete; building it anew")
+            report(f"{where} is incomplete; building it anew")
             shutil.rmtree(where)
-        say(f"installing {name} {recipe.version} into {where}")
-        _build(recipe, where, say)
+        report(f"installing {name} {recipe.version} into {where}")
+        _build(recipe, where, report)
         if recipe.finish and _call([str(_python(where)), "-c", recipe.finish], caches(name)):
             failed = "its own installation failed; see above, then run the command again"
             raise Unreachable(f"{name}: {failed}")
@@ -102,7 +102,7 @@ def install(name: str, say: Callable[[str], None] = warn) -> Path:
         temporary = where / f"{_MARKER}.tmp"
         temporary.write_bytes(msgspec.json.encode(_marker(recipe)))
         os.replace(temporary, where / _MARKER)
-        say(f"installed {name} {recipe.version}")
+        report(f"installed {name} {recipe.version}")
     return where
 
 
@@ -153,7 +153,7 @@ def _python(where: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(where: Path, say: Callable[[str], None]) -> Iterator[None]:
+def locked(where: Path, report: Callable[[str], None]) -> Iterator[None]:
     """One process at a time works on `where`; the lock file lies beside it."""
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
@@ -164,12 +164,12 @@ def locked(where: Path, say: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another process is installing into {where}; waiting for it")
+            report(f"another process is installing into {where}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build(recipe: InstallRecipe, where: Path, say: Callable[[str], None]) -> None:
+def _build(recipe: InstallRecipe, where: Path, report: Callable[[str], None]) -> None:
     """Builds with uv where it is there, else or where that fails with pip."""
     python, packages = str(_python(where)), ["--no-deps", *recipe.requirements]
     if uv := shutil.which("uv"):
@@ -178,7 +178,7 @@ def _build(recipe: InstallRecipe, where: Path, say: Callable[[str], None]) -> No
         if _call(create) == 0 and _call(fill) == 0:
             return
         # Not the last word: uv does not read pip's settings.
-        say("uv could not do it; trying with pip")
+        report("uv could not do it; trying with pip")
         shutil.rmtree(where, ignore_errors=True)
     if _call([sys.executable, "-m", "venv", str(where)]):
         raise Unreachable(

@@ -89,10 +89,17 @@ class Guard:
             start_new_session=True,
         )
 
-    def tell(self, sign: str, pid: int) -> None:
+    def watch(self, pid: int) -> None:
+        """Has it kill the process group of `pid` after the end of this process."""
+        self._send(f"+{pid}\n")
+
+    def unwatch(self, pid: int) -> None:
+        self._send(f"-{pid}\n")
+
+    def _send(self, line: str) -> None:
         # Without its guard, a worker still ends at the end of its stdin.
         with contextlib.suppress(OSError):
-            self._process.stdin.write(f"{sign}{pid}\n".encode())
+            self._process.stdin.write(line.encode())
 
     def close(self) -> None:
         self._process.stdin.close()
@@ -117,7 +124,7 @@ class Worker:
             bufsize=0,
             start_new_session=True,
         )
-        guard.tell("+", self._process.pid)
+        guard.watch(self._process.pid)
         self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
@@ -253,7 +260,7 @@ class Worker:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-                self._guard.tell("-", self._process.pid)
+                self._guard.unwatch(self._process.pid)
             return self._process.returncode
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from coevolve.records import Usage, canonical
 Message = dict[str, Any]
 
 MAX_TOKENS = 2**53
-"""Tokens of one call that a server may count; one that says more counts nothing."""
+"""Tokens of one call that a server may count; a larger number counts nothing."""
 UNANSWERED = "the model gave no reply: "
 """Beginning of every BadReply, which is lost work but no environment's fault."""
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
@@ -116,7 +116,7 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_silent(self) -> bool:
-        """Nothing was said, and not for lack of tokens."""
+        """The model said nothing, and not for lack of tokens."""
         return not (self.text.strip() or self.reasoning or self.tool_calls or self.truncated)
 
     @property
@@ -196,9 +196,9 @@ def _used(usage: Any) -> tuple[Usage, int]:
     return Usage(prompt, completion), min(cached, prompt)
 
 
-def _count(said: Any) -> int:
-    number = isinstance(said, int | float) and not isinstance(said, bool)
-    return int(said) if number and 0 <= said <= MAX_TOKENS and said == int(said) else 0
+def _count(value: Any) -> int:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if number and 0 <= value <= MAX_TOKENS and value == int(value) else 0
 
 
 def _decode(body: bytes) -> _Completion:

@@ -62,7 +62,7 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         try:
-            return self._tokens(messages, lambda told: self._render(told, tools or None, True))
+            return self._tokens(messages, lambda shown: self._render(shown, tools or None, True))
         except TemplateError as error:
             why = f"its chat template cannot show this conversation: {error}"
             raise UsageError(f"{self.tokenizer.name_or_path}: {why}") from None

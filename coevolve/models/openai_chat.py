@@ -122,15 +122,15 @@ class ChatClient:
             sent = replace(request, model=self._at_server.get(model, model))
             return await server.post(_body(sent, names, schema, results))
         except self._openai.APIError as error:
-            status, said = getattr(error, "status_code", None), str(error)
+            status, message = getattr(error, "status_code", None), str(error)
             lone = results and any(map(_is_lone_result, request.messages))
-            if status in _UNSUPPORTED and request.schema and schema and _FORMAT.search(said):
+            if status in _UNSUPPORTED and request.schema and schema and _FORMAT.search(message):
                 self._without_schema.add(model)
                 return await self._post(request, names)
-            if status in _UNSUPPORTED and lone and _TOOL.search(said):
+            if status in _UNSUPPORTED and lone and _TOOL.search(message):
                 self._without_results.add(model)
                 return await self._post(request, names)
-            if status in (400, 413) and _CONTEXT.search(said):
+            if status in (400, 413) and _CONTEXT.search(message):
                 full = f"the conversation does not fit the context of model {model}"
                 raise ContextFull(f"{server.name}: {full}") from None
             raise server.failure(error, model, self._quoted) from None

@@ -60,25 +60,25 @@ class ModelServer:
         """The package's error in one line; `safe` makes what the server says fit for it."""
         status, why = getattr(error, "status_code", None), safe(reason(error))
         by = public_address(self.proxy) if self.proxy else ""
-        if status in (401, 403):
-            said = f"the server refuses {self._credentials} (HTTP {status})"
-            return Unreachable(f"{self.name}: {said}: {why}")
-        if status == 407:
-            said = f"the proxy {by} refuses who asks (HTTP 407)"
-            return Unreachable(f"{self.name}: {said}: {why}")
         wait = retry_after(getattr(getattr(error, "response", None), "headers", {}))
-        if wait > MAX_RETRY_AFTER:
-            said = (
-                f"HTTP {status} from model {model}: it asks to be left alone for {wait:.0f} seconds"
-            )
-            return Unreachable(f"{self.name}: {said}: {why}")
-        if is_passing(status):
-            what = f"HTTP {status}: {why}" if status else safe(self._cause(error))
+        if status in (401, 403):
+            what = f"the server refuses {self._credentials} (HTTP {status})"
+        elif status == 407:
+            what = f"the proxy {by} refuses who asks (HTTP 407)"
+        elif wait > MAX_RETRY_AFTER:
+            rest = f"it asks to be left alone for {wait:.0f} seconds"
+            what = f"HTTP {status} from model {model}: {rest}"
+        elif is_passing(status):
             retries = int(error.request.headers.get("x-stainless-retry-count", 0))
-            after = f" after {retries} retries" if retries else ""
-            way = f" (by way of the proxy {by})" if by else ""
-            return Unreachable(f"{self.name}: no answer from model {model}{after}: {what}{way}")
-        return CoevolveError(f"{self.name}: the server refuses the request (HTTP {status}): {why}")
+            what = f"no answer from model {model}" + (
+                f" after {retries} retries" if retries else ""
+            )
+            why = f"HTTP {status}: {why}" if status else safe(self._cause(error))
+            why += f" (by way of the proxy {by})" if by else ""
+        else:
+            what = f"{self.name}: the server refuses the request (HTTP {status})"
+            return CoevolveError(f"{what}: {why}")
+        return Unreachable(f"{self.name}: {what}: {why}")
 
     def _cause(self, error: Exception) -> str:
         if isinstance(error, package().APITimeoutError):
@@ -118,8 +118,8 @@ def _credentials(at: Address, key: str) -> str:
 
 def reason(error: Exception) -> str:
     """The reason in an error's body, in any form that servers have; else its own message."""
-    said = getattr(error, "body", None)
-    while isinstance(said, dict):
-        inner = (said[name] for name in ("message", "detail", "error") if said.get(name))
-        said = next(inner, None) or str(said)
-    return str(said or getattr(error, "message", ""))
+    body = getattr(error, "body", None)
+    while isinstance(body, dict):
+        inner = (body[name] for name in ("message", "detail", "error") if body.get(name))
+        body = next(inner, None) or str(body)
+    return str(body or getattr(error, "message", ""))

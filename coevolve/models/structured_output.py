@@ -99,5 +99,5 @@ def is_text(value: Any) -> bool:
 
 def again(messages: list[Message], reply: ChatReply, reason: str) -> list[Message]:
     """The conversation that shows the model its mistake."""
-    said = {"role": "assistant", "content": reply.text or "(no text)"}
-    return [*messages, said, {"role": "user", "content": AGAIN.format(reason=reason)}]
+    wrong = {"role": "assistant", "content": reply.text or "(no text)"}
+    return [*messages, wrong, {"role": "user", "content": AGAIN.format(reason=reason)}]

@@ -139,18 +139,20 @@ def test_answers_do_not_depend_on_the_number_of_workers(strange, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("action", "kind", "text"),
+    ("action", "kind", "text", "seconds"),
     [
-        (call("exit", code=0), "died", "exit code 0"),
-        (call("sleep", seconds=600), "timeout", "did not finish within 2 seconds"),
-        (call("allocate", mb=400), "memory", "more than 200 MB"),
-        (call("huge"), "memory", "more than"),
+        (call("exit", code=0), "died", "exit code 0", 60),
+        (call("sleep", seconds=600), "timeout", "did not finish within 2 seconds", 2),
+        (call("allocate", mb=400), "memory", "more than 200 MB", 60),
+        (call("huge"), "memory", "more than", 60),
     ],
 )
-def test_an_action_that_breaks_a_limit_twice_is_the_policys_failure(strange, action, kind, text):
+def test_an_action_that_breaks_a_limit_twice_is_the_policys_failure(
+    strange, action, kind, text, seconds
+):
     """Death, time and memory end the session with a fatal result; its neighbours on the worker
     notice nothing."""
-    with Pool(strange, call_timeout=2, memory_mb=200) as pool:
+    with Pool(strange, call_timeout=seconds, memory_mb=200) as pool:
         before, guilty, after = pool.open([START] * 3)
         for n in (1, 2):
             assert [observe(pool, s, call("add", key="k")) for s in (before, guilty, after)] == [
