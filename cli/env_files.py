@@ -9,7 +9,7 @@ import typer
 
 from coevolve.bfcl import files as bfcl
 from coevolve.bfcl import reading
-from coevolve.bfcl.files import Answer, Question
+from coevolve.bfcl.files import BfclAnswer, BfclQuestion
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput, UsageError
 from coevolve.jsonl import BadLine, Line
@@ -39,7 +39,7 @@ def export(name: Name, files: Files, io: ExportOptions) -> None:
     _only_bfcl(name)
     if not io.to:
         raise UsageError("--to needs the name of a folder")
-    directory, names, results = Path(io.to), bfcl.Names(), []
+    directory, names, results = Path(io.to), bfcl.BfclIds(), []
     with io.stage("env export", files) as s, Pool(name, any_version=io.any_version) as pool:
         bfcl.claim(directory)
         refused, official = 0, reading.official(pool)
@@ -88,7 +88,7 @@ def import_(
             f"{where} has neither {questions.relative_to(where)} nor {bfcl.ids_file(where).name}"
         )
 
-    def leave(line: Line[Answer], reason: str) -> None:
+    def leave(line: Line[BfclAnswer], reason: str) -> None:
         if not skip:
             raise BadInput(line.where, line.number, reason)
         aside.append(BadLine(line.where, line.number, reason, line.raw))
@@ -96,7 +96,7 @@ def import_(
     with Pool(name) as pool, io.stage("env import", [str(questions)]) as s:
         if questions.exists():
             solved = reading.answers(str(bfcl.answers_file(where)), aside if skip else None)
-            for task in reading.tasks(s.read(Question), solved, pool, s.reject, leave):
+            for task in reading.tasks(s.read(BfclQuestion), solved, pool, s.reject, leave):
                 s.write(task)
         for task in reading.selected(where, pool):
             s.write(task)

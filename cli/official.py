@@ -74,7 +74,7 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
     if rollout.steps and not rollout.messages and rollout.stop_reason != MASKED:
         return "the rollout has no messages"
     try:
-        name = files.Names().of(task)
+        name = files.BfclIds().of(task)
     except UsageError as error:
         return str(error)
     if name.startswith(files.OWN):

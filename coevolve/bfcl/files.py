@@ -1,19 +1,22 @@
-"""BFCL's own file formats: questions, answers and results, written from tasks and rollouts (reading.py reads them back).
+"""BFCL's own file formats, written from tasks and rollouts (reading.py reads them back).
 
-    DIR/test_case_ids_to_generate.json                            official entries, by category: what `bfcl generate --run-ids` plays
-    DIR/coevolve_splits.json                                      the same entries, by the split that their records name
-    DIR/data/BFCL_v4_multi_turn_coevolve.json                     questions of synthetic tasks, one a line
-    DIR/data/possible_answer/BFCL_v4_multi_turn_coevolve.json     their solutions as call strings
-    DIR/result/coevolve-0/multi_turn/BFCL_v4_CATEGORY_result.json results; a second rollout of a task is in coevolve-1, and so on
+    DIR/test_case_ids_to_generate.json    official entries by category (`bfcl generate --run-ids`)
+    DIR/coevolve_splits.json              the same entries by the split that their records name
+    DIR/data/BFCL_v4_multi_turn_coevolve.json    questions of synthetic tasks, one a line
+    DIR/data/possible_answer/BFCL_v4_multi_turn_coevolve.json    their solutions as call strings
+    DIR/result/coevolve-0/multi_turn/BFCL_v4_CATEGORY_result.json    results
 
-DIR is what the package calls BFCL_PROJECT_ROOT. Official tasks keep their id and category and are not copied; a synthetic one is
-`multi_turn_coevolve_N`, and what its record holds beyond BFCL's fields is under the key `coevolve`, which official code does
-not read. A result is, turn by turn and reply by reply, the calls ``[{"name": "<arguments as JSON>"}]`` as an
-OpenAI handler records them, or the text. An episode that ended otherwise than by handing back its last turn has fewer turns,
-which the official evaluation calls force-terminated.
+DIR is what the package calls BFCL_PROJECT_ROOT. The results of a task's second rollout are in
+coevolve-1, and so on. Official tasks keep their id and category and are not copied; a synthetic one
+is `multi_turn_coevolve_N`, and what its record holds beyond BFCL's fields is under the key
+`coevolve`, which official code does not read. A result is, turn by turn and reply by reply, the
+calls ``[{"name": "<arguments as JSON>"}]`` as an OpenAI handler records them, or the text. An
+episode that ended otherwise than by handing back its last turn has fewer turns, which the official
+evaluation calls force-terminated.
 
-`Misread` says why a rollout has no faithful result: the official code builds a line of Python from every call and evaluates it,
-so names that would resolve there, and texts that it would rewrite, must not reach it.
+`Misread` says why a rollout has no faithful result: the official code builds a line of Python from
+every call and evaluates it, so names that would resolve there, and texts that it would rewrite,
+must not reach it.
 """
 
 from __future__ import annotations
@@ -42,16 +45,10 @@ HELD = ("query", "solution", "start")
 
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
-"""What the official executor takes for the name of a function, wherever it stands (`_process_method_calls`)."""
-_THERE = {
-    *dir(builtins),
-    "copy",
-    "importlib",
-    "inspect",
-    "json",
-    "re",
-    "execute_multi_turn_func_call",
-}
+"""What the official executor takes for the name of a function, wherever it stands
+(`_process_method_calls`)."""
+_IMPORTED = {"copy", "importlib", "inspect", "json", "re", "execute_multi_turn_func_call"}
+_OFFICIAL_NAMES = {*dir(builtins), *_IMPORTED}
 """Names that mean something where the official executor evaluates a call."""
 _NEVER_RUN = {"too_large"}
 """Errors of calls that the environment refused and the official executor would run for minutes."""
@@ -61,16 +58,16 @@ class Misread(Exception):
     """The official code would not read this rollout as it was."""
 
 
-class Message(msgspec.Struct, forbid_unknown_fields=True):
+class BfclMessage(msgspec.Struct, forbid_unknown_fields=True):
     role: str
     content: str
 
 
-class Question(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class BfclQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A line of a question file."""
 
     id: str
-    question: list[list[Message]]
+    question: list[list[BfclMessage]]
     initial_config: dict[str, Any]
     path: list[str]
     involved_classes: list[str]
@@ -81,12 +78,14 @@ class Question(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The task's record without query, solution and start."""
 
 
-class Answer(msgspec.Struct, forbid_unknown_fields=True):
+class BfclAnswer(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of an answer file."""
+
     id: str
     ground_truth: list[list[str]]
 
 
-class Names:
+class BfclIds:
     """The id that each task has in BFCL's files, official or counted."""
 
     def __init__(self) -> None:
@@ -98,13 +97,10 @@ class Names:
 
     def of(self, task: Task) -> str:
         """Raises UsageError for a task of another environment."""
-        if (
-            task.start.name
-            and _OFFICIAL.fullmatch(task.start.name)
-            and task.verifier.kind == "official"
-        ):
-            self.official[task.start.name] = task.split
-            return task.start.name
+        name = task.start.name or ""
+        if task.verifier.kind == "official" and _OFFICIAL.fullmatch(name):
+            self.official[name] = task.split
+            return name
         config = task.start.config
         if not config or not isinstance(config.get("classes"), list):
             raise UsageError(f"task {task.id} has no BFCL start state (environment {task.env})")
@@ -119,13 +115,13 @@ def category(name: str) -> str:
     return name.rpartition("_")[0]
 
 
-def question(name: str, task: Task, tools: Mapping[str, Tool]) -> Question:
+def question(name: str, task: Task, tools: Mapping[str, Tool]) -> BfclQuestion:
     config = task.start.config or {}
     record = msgspec.to_builtins(task)
     calls = [call for turn in task.solution for call in turn if isinstance(call, Call)]
-    return Question(
+    return BfclQuestion(
         id=name,
-        question=[[Message("user", text)] for text in task.query],
+        question=[[BfclMessage("user", text)] for text in task.query],
         initial_config=config.get("state", {}),
         path=[f"{tools[c.tool].app}.{c.tool}" if c.tool in tools else c.tool for c in calls],
         involved_classes=config["classes"],
@@ -133,11 +129,11 @@ def question(name: str, task: Task, tools: Mapping[str, Tool]) -> Question:
     )
 
 
-def answer(name: str, task: Task) -> Answer:
+def answer(name: str, task: Task) -> BfclAnswer:
     """Raises UsageError for a solution that is code."""
     if any(isinstance(action, str) for turn in task.solution for action in turn):
         raise UsageError(f"task {task.id}: its solution is no list of calls")
-    return Answer(name, [[call_text(call) for call in turn] for turn in task.solution])
+    return BfclAnswer(name, [[call_text(call) for call in turn] for turn in task.solution])
 
 
 def result(name: str, rollout: Rollout, tools: Mapping[str, Tool]) -> dict[str, Any]:
@@ -152,7 +148,7 @@ def result(name: str, rollout: Rollout, tools: Mapping[str, Tool]) -> dict[str, 
 
 
 def _functions(task: Task | None, tools: Mapping[str, Tool]) -> set[str]:
-    """Names of the functions that the task's classes have; of all classes where the task does not say which it has."""
+    """The functions of the task's classes, of all classes where the task does not say which."""
     named = ((task.start.config or {}).get("classes") or task.tags) if task else []
     apps = {tool.app for tool in tools.values()} & set(named)
     return {name for name, tool in tools.items() if not apps or tool.app in apps}
@@ -163,16 +159,11 @@ def misread(step: Step, functions: set[str]) -> str:
     call = step.action
     if isinstance(call, str):
         return ""
-    odd = [
-        name
-        for name in (call.tool, *call.arguments)
-        if not name.isidentifier() or keyword.iskeyword(name)
-    ]
+    odd = [n for n in (call.tool, *call.arguments) if not n.isidentifier() or keyword.iskeyword(n)]
     if odd:
         return f"{odd[0][:60]!r} is no name, and would be evaluated"
-    if call.tool not in functions and (
-        call.tool in _THERE or call.tool.startswith("_") or call.tool.endswith("_instance")
-    ):
+    official = call.tool in _OFFICIAL_NAMES or call.tool.startswith("_")
+    if call.tool not in functions and (official or call.tool.endswith("_instance")):
         return f"{call.tool} is none of the tools, but means something to the official executor"
     if step.error in _NEVER_RUN:
         return f"{call.tool} was refused here ({step.error}) and would be run there"
@@ -183,68 +174,66 @@ def misread(step: Step, functions: set[str]) -> str:
 
 
 def _turns(rollout: Rollout) -> list[list[Any]]:
-    """Per turn that was handed back, what each reply was: calls or text."""
-    replies: dict[int | None, list[Step]] = {}
+    """The replies, each a list of calls or a text, of every turn that was handed back."""
+    steps: dict[int | None, list[Step]] = {}
     for step in rollout.steps:
-        replies.setdefault(step.message, []).append(step)
+        steps.setdefault(step.message, []).append(step)
     if rollout.steps and not rollout.messages:
         raise Misread("the record has no messages")
-    turns: list[list[Any]] = []
-    turn: list[Any] = []
-    last = max((i for i, m in enumerate(rollout.messages) if m["role"] == "assistant"), default=-1)
-    for i, message in enumerate(rollout.messages):
-        if message["role"] != "assistant":
-            continue
-        calls = [step.action for step in replies.get(i, []) if isinstance(step.action, Call)]
-        turn.append(
-            [{c.tool: json.dumps(c.arguments)} for c in calls] or message.get("content") or ""
-        )
-        cut = i == last and rollout.stop_reason != "done"
-        if i not in replies and not cut:
-            turns.append(turn)
-            turn = []
-    return turns
+    replies = [(i, m) for i, m in enumerate(rollout.messages) if m["role"] == "assistant"]
+    turns: list[list[Any]] = [[]]
+    for i, message in replies:
+        calls = [step.action for step in steps.get(i, []) if isinstance(step.action, Call)]
+        written = [{call.tool: json.dumps(call.arguments)} for call in calls]
+        turns[-1].append(written or message.get("content") or "")
+        # a reply without a call hands its turn back, unless the episode was cut off there
+        if i not in steps and (i != replies[-1][0] or rollout.stop_reason == "done"):
+            turns.append([])
+    return turns[:-1]
 
 
 def claim(directory: Path) -> None:
-    """Makes DIR, or takes one that is empty: what another export left there would be read as this one's.
+    """Makes DIR, or takes one that is empty.
 
-    Raises UsageError for a folder with anything in it and for what is none, WriteFailed where none can be made.
+    Raises UsageError for a folder with anything in it and for a file, WriteFailed where it can make
+    none.
     """
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory}: is a file, not a folder to write into")
     with jsonl.writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         there = next(directory.iterdir(), None)
-    if there:
-        raise UsageError(
-            f"{directory}: holds {there.name!r}; an export goes into an empty folder, or one that is not there"
-        )
+    if there:  # what another export left there would be read as this one's
+        goes = "an export goes into an empty folder, or one that is not there"
+        raise UsageError(f"{directory}: holds {there.name!r}; {goes}")
 
 
-def write_tasks(directory: Path, names: Names, tools: Mapping[str, Tool]) -> None:
-    """Writes the questions and answers of the synthetic tasks that `names` has met, and the ids of the official ones."""
-    if names.official:
-        ids: dict[str, list[str]] = {}
-        splits: dict[str, list[str]] = {}
-        for name, split in names.official.items():
-            ids.setdefault(category(name), []).append(name)
-            splits.setdefault(split, []).append(name)
+def write_tasks(directory: Path, ids: BfclIds, tools: Mapping[str, Tool]) -> None:
+    """Writes the questions and answers of synthetic tasks, and the ids of official ones."""
+    if ids.official:
+        by_category: dict[str, list[str]] = {}
+        by_split: dict[str, list[str]] = {}
+        for name, split in ids.official.items():
+            by_category.setdefault(category(name), []).append(name)
+            by_split.setdefault(split, []).append(name)
         with jsonl.writing(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            for file, listed in ((ids_file(directory), ids), (splits_file(directory), splits)):
-                file.write_bytes(msgspec.json.format(msgspec.json.encode(listed)) + b"\n")
-    own = sorted(names.own.items(), key=lambda item: int(item[0].rpartition("_")[2]))
+            listed = ((ids_file(directory), by_category), (splits_file(directory), by_split))
+            for file, names in listed:
+                file.write_bytes(msgspec.json.format(msgspec.json.encode(names)) + b"\n")
+    own = sorted(ids.own.items(), key=lambda item: int(item[0].rpartition("_")[2]))
     if own:
         _write(questions_file(directory), (question(name, task, tools) for name, task in own))
         _write(answers_file(directory), (answer(name, task) for name, task in own))
 
 
-def write_results(
-    directory: Path, entries: Iterable[dict[str, Any]]
-) -> list[tuple[str, dict[str, Any]]]:
+PlacedResult = tuple[str, dict[str, Any]]
+"""A model folder, and a line of a result file in it."""
+
+
+def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[PlacedResult]:
     """Writes results; returns the model folder that each went to. One folder holds an id once."""
-    placed: list[tuple[str, dict[str, Any]]] = []
+    placed: list[PlacedResult] = []
     files: dict[Path, list[dict[str, Any]]] = {}
     seen: dict[str, int] = {}
     for entry in entries:
@@ -268,7 +257,7 @@ def ids_file(directory: Path) -> Path:
 
 
 def splits_file(directory: Path) -> Path:
-    """Not the package's; official code does not look at it."""
+    """A file of our own, which official code does not look at."""
     return directory / "coevolve_splits.json"
 
 

@@ -1,8 +1,9 @@
-"""The official verdict: rollouts as result files, judged by the package's own evaluation in its own venv.
+"""The official verdict: rollouts as result files, judged by the package's own evaluation.
 
-The evaluation runs in a subprocess whose BFCL_PROJECT_ROOT is a folder of this call. That no error code comes back says little (one
-call that exits makes the official evaluation end without a score and without an error), so every score is looked for: a file
-for each category, as many entries in it as were written, and no entry that was not. Anything else raises CoevolveError.
+The evaluation runs in a subprocess of its own venv whose BFCL_PROJECT_ROOT is a folder of this
+call. That no error code comes back says little: one call that exits ends the official evaluation
+without a score and without an error. So every score is looked for: a file for each category, as
+many entries in it as were written, and no entry that was not. Anything else raises CoevolveError.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,9 +26,10 @@ from coevolve.records import Rollout
 
 NAME = "bfcl-official"
 SECONDS = 3600.0
+"""How long the evaluation may take."""
 
 
-class Judged(NamedTuple):
+class OfficialVerdict(NamedTuple):
     """One rollout's official verdict."""
 
     entry: str
@@ -46,10 +48,11 @@ class Judged(NamedTuple):
 
 def judge(
     rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Path | None = None
-) -> dict[str, Judged]:
-    """Rollout id → official verdict. What the official code would misread has none. Files stay in `directory`, if given.
+) -> dict[str, OfficialVerdict]:
+    """Rollout id → official verdict, with `judged` false where the official code would misread it.
 
-    Raises MissingDependency where the environment is not installed, CoevolveError where a score is missing.
+    The files stay in `directory`, if given. Raises MissingDependency where the environment is not
+    installed, CoevolveError where a score is missing.
     """
     python = install.python(NAME)
     if directory is not None:
@@ -60,9 +63,9 @@ def judge(
 
 def _judge(
     rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path, directory: Path
-) -> dict[str, Judged]:
-    judged: dict[str, Judged] = {}
-    names, entries, ids = files.Names(), [], []
+) -> dict[str, OfficialVerdict]:
+    judged: dict[str, OfficialVerdict] = {}
+    names, entries, ids = files.BfclIds(), [], []
     for rollout in rollouts:
         if rollout.task is None:
             raise UsageError(f"rollout {rollout.id} does not carry its task")
@@ -71,7 +74,7 @@ def _judge(
             entries.append(files.result(name, rollout, tools))
             ids.append(rollout.id)
         except files.Misread as error:
-            judged[rollout.id] = Judged(name, False, str(error), judged=False)
+            judged[rollout.id] = OfficialVerdict(name, False, str(error), judged=False)
     if not entries:
         return judged
     files.write_tasks(directory, names, tools)
@@ -80,51 +83,44 @@ def _judge(
     failed = _scores(directory, placed)
     for id_, (model, entry) in zip(ids, placed, strict=True):
         error = failed.get((model, entry["id"]))
-        judged[id_] = Judged(entry["id"], error is None, error or "")
+        judged[id_] = OfficialVerdict(entry["id"], error is None, error or "")
     return judged
 
 
 def _run(python: Path, directory: Path) -> None:
     log = directory / "official.log"
+    command = launch.command(python, "bfcl.official", str(directory))
     try:
         with open(log, "wb") as stream:
-            code = subprocess.run(
-                launch.command(python, "bfcl.official", "evaluate", str(directory)),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                env=environment(directory),
-                timeout=SECONDS,
-                check=False,
-            ).returncode
+            streams = {"stdin": subprocess.DEVNULL, "stdout": stream, "stderr": stream}
+            done = subprocess.run(command, **streams, env=environment(directory), timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise CoevolveError(f"the official evaluation did not end within {SECONDS:.0f} s") from None
-    if code:
-        said = log.read_text("utf-8", "replace").strip().splitlines()[-1:]
-        raise CoevolveError(f"the official evaluation failed (exit {code}): {' '.join(said)[:300]}")
+    if done.returncode:
+        said = "".join(log.read_text("utf-8", "replace").strip().splitlines()[-1:])
+        raise CoevolveError(
+            f"the official evaluation failed (exit {done.returncode}): {said[:300]}"
+        )
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """The official code's environment: no key, and a folder of ours for what it creates as it is imported."""
-    kept = {
-        key: os.environ[key]
-        for key in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
-        if key in os.environ
-    }
-    fixed = {
+    """The official code's variables: no key, and a folder for what it makes as it is imported."""
+    inherited = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+    return {
+        **{key: os.environ[key] for key in inherited if key in os.environ},
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONUTF8": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONHASHSEED": "0",
+        "BFCL_PROJECT_ROOT": str(directory),
+        "OPENAI_API_KEY": "none",
     }
-    return {**kept, **fixed, "BFCL_PROJECT_ROOT": str(directory), "OPENAI_API_KEY": "none"}
 
 
-def _scores(
-    directory: Path, placed: list[tuple[str, dict[str, Any]]]
-) -> dict[tuple[str, str], str]:
-    """(model, id) → error type of the entries that failed, after checking that all entries were scored."""
+def _scores(directory: Path, placed: list[files.PlacedResult]) -> dict[tuple[str, str], str]:
+    """(model, id) → error type of each entry that failed. Raises CoevolveError unless all are
+    scored."""
     expected: dict[tuple[str, str], set[str]] = {}
     for model, entry in placed:
         expected.setdefault((model, files.category(entry["id"])), set()).add(entry["id"])
@@ -135,13 +131,9 @@ def _scores(
             raise CoevolveError(f"the official evaluation wrote no score for {category}")
         head, *wrong = [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
         errors = {entry["id"]: entry["error"].get("error_type", "") for entry in wrong}
-        if (
-            head["total_count"] != len(ids)
-            or head["correct_count"] + len(errors) != len(ids)
-            or not set(errors) <= ids
-        ):
-            raise CoevolveError(
-                f"the official scores of {category} are not those of the {len(ids)} results written"
-            )
+        scored = (head["total_count"], head["correct_count"] + len(errors))
+        if scored != (len(ids), len(ids)) or not set(errors) <= ids:
+            written = f"the {len(ids)} results written"
+            raise CoevolveError(f"the official scores of {category} are not those of {written}")
         failed |= {(model, id_): error for id_, error in errors.items()}
     return failed

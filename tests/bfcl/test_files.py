@@ -119,7 +119,7 @@ def test_lost_episodes_and_bare_records_have_no_result():
 def test_names():
     """Official ids stay, synthetic tasks are counted, the same task has one name, other
     environments have none."""
-    names = files.Names()
+    names = files.BfclIds()
     one, two = (
         synthetic(Start(config={"classes": ["MathAPI"], "n": n}), [Call("mean")]) for n in (1, 2)
     )

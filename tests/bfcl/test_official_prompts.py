@@ -24,7 +24,6 @@ from coevolve.agents.prompts.styles import STYLES
 from coevolve.bfcl import official
 from coevolve.environments import install
 from coevolve.environments.client import Pool
-from coevolve.environments.workers import launch
 from coevolve.records import Call, Task
 
 pytestmark = [pytest.mark.bfcl, pytest.mark.official]
@@ -102,7 +101,7 @@ def text(sent: str | dict) -> str:
 def officially(requests: list[dict]) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
-            launch.command(install.python(official.NAME), "bfcl.official", "prompts"),
+            [install.python(official.NAME), Path(__file__).with_name("official_prompts.py")],
             input="".join(json.dumps(request) + "\n" for request in requests),
             env=official.environment(Path(folder)),
             capture_output=True,

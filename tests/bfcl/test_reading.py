@@ -14,7 +14,7 @@ from msgspec import structs
 from coevolve import jsonl
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.bfcl import files, reading
-from coevolve.bfcl.files import Question
+from coevolve.bfcl.files import BfclQuestion
 from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.errors import BadInput
@@ -148,7 +148,7 @@ def test_records_without_a_version_are_told_once(bfcl, some_tasks, coevolve, tmp
 def test_the_files_are_of_bfcls_form(bfcl, some_tasks, tmp_path):
     """The questions have the benchmark's own fields, and one that its code does not read; the ids
     are as `bfcl generate` takes them."""
-    names = files.Names()
+    names = files.BfclIds()
     assert [names.of(task) for task in [*some_tasks, bfcl.tasks("miss_func")[3]]][
         -1
     ] == "multi_turn_miss_func_3"
@@ -180,7 +180,7 @@ def test_official_files_are_the_official_tasks(bfcl, category):
     )
     name = f"BFCL_v4_multi_turn_{category}.json"
     questions, solved = (
-        jsonl.read([str(data / name)], Question),
+        jsonl.read([str(data / name)], BfclQuestion),
         reading.answers(str(data / "possible_answer" / name)),
     )
     tasks = list(reading.tasks(questions, solved, bfcl, _fail, _fail))
@@ -312,7 +312,7 @@ def imported(where: Path, pool: Pool) -> tuple[list[Task], list[str]]:
         bad.append(BadLine(line.where, line.number, reason, line.raw))
 
     solved = reading.answers(str(files.answers_file(where)), bad)
-    questions = jsonl.read([str(files.questions_file(where))], Question, bad=bad)
+    questions = jsonl.read([str(files.questions_file(where))], BfclQuestion, bad=bad)
     found = list(reading.tasks(questions, solved, pool, refuse, refuse))
     return found, [str(BadInput(line.where, line.number, line.reason)) for line in bad]
 

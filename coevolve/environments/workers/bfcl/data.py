@@ -2,9 +2,9 @@
 
 Nothing of them is copied into this project. The package is read in place, and every file that
 decides an outcome is compared with the digests in package.toml, so that a changed file is noticed
-before a month of training rests on it: the first difference raises `Damaged` with the file's name.
-Reference solutions are call strings; `ast` reads them as literals and binds positional arguments in
-the documented order. Nothing is evaluated.
+before a month of training rests on it: the first difference raises `DamagedPackage` with the file's
+name. Reference solutions are call strings; `ast` reads them as literals and binds positional
+arguments in the documented order. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAIN = ("GorillaFileSystem", "VehicleControlAPI", "TradingBot", "TravelAPI")
 CATEGORIES = ("base", "long_context", "miss_func", "miss_param")
 
 
-class Damaged(Exception):
+class DamagedPackage(Exception):
     """The installed package is missing, of another version, or not as released."""
 
 
@@ -60,27 +60,27 @@ def root() -> Path:
     """The package's folder, found without importing any of its handlers."""
     spec = importlib.util.find_spec("bfcl_eval")
     if spec is None or not spec.submodule_search_locations:
-        raise Damaged(f"bfcl_eval is not installed in this interpreter. Try: {INSTALL}")
+        raise DamagedPackage(f"bfcl_eval is not installed in this interpreter. Try: {INSTALL}")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 @cache
 def version() -> str:
-    """`<release>+<12 hex digits over all pinned files>`. Raises `Damaged`."""
+    """`<release>+<12 hex digits over all pinned files>`. Raises `DamagedPackage`."""
     pinned = read_data(Path(__file__).with_name("package.toml"), PinnedPackage)
     # importlib.metadata would say the same, and take a tenth of the worker's start
     found = (path.stem for place in sys.path for path in Path(place).glob("bfcl_eval-*.dist-info"))
     release = next(found, "bfcl_eval-?").rpartition("-")[2]
     if release != pinned.release:
         needed = f"bfcl-eval {release} is installed, {pinned.release} is needed"
-        raise Damaged(f"{needed}. Try: {INSTALL}")
+        raise DamagedPackage(f"{needed}. Try: {INSTALL}")
     whole = hashlib.sha256()
     for name, expected in sorted(pinned.digests.items()):
         found = digest(name)
         if found != expected:
             differs = f"{name} differs from release {release}"
             sums = f"sha256 {found}…, expected {expected}…"
-            raise Damaged(f"{differs} ({sums}). Try: {INSTALL}")
+            raise DamagedPackage(f"{differs} ({sums}). Try: {INSTALL}")
         whole.update(f"{name} {found}\n".encode())
     return f"{release}+{whole.hexdigest()[:12]}"
 

@@ -9,8 +9,8 @@ a configuration:
 With `--strict-parity` (the environment `bfcl-strict`) it reproduces the official executor's quirks;
 docs/bfcl.md lists each difference.
 
-Beside this file: `data` (the package's files, its version), `splits` (tasks, splits, tags),
-`schema` and `phrases` (tools), `world` (calls without eval), `refusals` (calls that are not run),
+Beside this file: `data` (the package's files, its version), `splits` (tasks, splits, tags), `tools`
+(schemas and phrases), `world` (calls without eval), `refusals` (calls that are not run),
 `strict_parity`, `state` and `effects` (states compared), `session` (an episode), `judge` (the
 verdict), `config` (start states that can be loaded), `starts` and `content` (generated ones),
 `values` (what a user of a state knows); `official` is the benchmark's own evaluation, a program by
@@ -28,11 +28,10 @@ from . import data, splits
 from .config import NO_START, problem
 from .content import CONTENT
 from .judge import judge, typed
-from .phrases import phrases
-from .schema import tool
 from .session import BfclSession
 from .starts import generate
 from .state import CorruptState
+from .tools import tools
 from .values import values
 from .world import BfclStart, fix_today
 
@@ -55,13 +54,12 @@ class Bfcl:
             fix_today(today)
 
     def describe(self) -> dict:
-        """Raises `data.Damaged`, naming the file, if the package is not the pinned release."""
-        version, said, functions = data.version(), phrases(), data.functions().items()
+        """Raises `data.DamagedPackage` if the package is not the pinned release."""
         return {
             "name": "bfcl-strict" if self._strict else "bfcl",
-            "version": version,
+            "version": data.version(),
             "protocol": 1,
-            "tools": [tool(name, *function, said[name]) for name, function in functions],
+            "tools": tools(),
             "splits": splits.sizes(),
             "held_out": list(data.CATEGORIES),
             "limits": {"max_steps": MAX_EPISODE_STEPS, "max_steps_per_turn": MAX_TURN_REPLIES},
