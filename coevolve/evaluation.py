@@ -72,16 +72,13 @@ class TaskResult(NamedTuple):
 
     task_id: str
     kind: str
-    groups: tuple[tuple[str, str], ...]
-    """(grouping, group) pairs it belongs to, `overall` included."""
+    groups: tuple[tuple[str, str], ...]  # (grouping, group) pairs it belongs to, `overall` included
     successes: int
     trials: int
     masked: int
     scenario: str = ""
-    rated: str = ""
-    """The benchmark's own difficulty."""
-    outcomes: tuple[tuple[int, bool], ...] = ()
-    """(sample, success) of the rollouts that count."""
+    rated: str = ""  # The benchmark's own difficulty
+    outcomes: tuple[tuple[int, bool], ...] = ()  # (sample, success) of the rollouts that count
 
     @property
     def rate(self) -> float:
@@ -92,8 +89,7 @@ class OtherPolicy(NamedTuple):
     """The policy to compare with."""
 
     name: str
-    rates: dict[str, float]
-    """Its share of successful rollouts by task."""
+    rates: dict[str, float]  # Its share of successful rollouts by task
 
 
 def collect(results: Iterable[RolloutResult]) -> dict[str, list[TaskResult]]:

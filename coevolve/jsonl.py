@@ -28,10 +28,8 @@ from coevolve.errors import WRITE_ERRORS, BadInput, PipeClosed, UsageError, Writ
 from coevolve.records import HEAD_END
 
 T = TypeVar("T")
-MAX_LINE = 64 << 20
-"""Bytes of a line, its newline included."""
-BUFFER = 1 << 20
-"""Bytes of the buffer of a stream."""
+MAX_LINE = 64 << 20  # Bytes of a line, its newline included
+BUFFER = 1 << 20  # Bytes of the buffer of a stream
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -42,8 +40,7 @@ class Line(NamedTuple, Generic[T]):
     raw: bytes
     where: str
     number: int
-    offset: int = 0
-    """Where the line begins in its (unpacked) stream, in bytes."""
+    offset: int = 0  # Where the line begins in its (unpacked) stream, in bytes
 
 
 class BadLine(NamedTuple):

@@ -44,41 +44,34 @@ class Call(Struct, frozen=True):
     arguments: dict[str, Any] = {}
 
 
-Id = Annotated[str, Meta(min_length=1)]
-"""An id of a record; a line whose id is empty is no record."""
+Id = Annotated[str, Meta(min_length=1)]  # An id of a record; a line whose id is empty is no record
 
-Action = Call | str
-"""What a policy does: a tool call, or a block of code (AppWorld)."""
+Action = Call | str  # What a policy does: a tool call, or a block of code (AppWorld)
 
 
 class Effect(Struct, frozen=True, order=True):
     """One change of the environment's state, computed by the worker from the state before and
     after."""
 
-    entity: str
-    """Table, class or app."""
+    entity: str  # Table, class or app
     key: str
     """Row; a new row's generated id is replaced by a hash of its content, so that replays compare
     equal."""
     field: str
     op: Literal["add", "remove", "set"]
-    value: Any = None
-    """The new value, or the removed one where the environment tells it."""
+    value: Any = None  # The new value, or the removed one where the environment tells it
 
 
 class Step(Struct, frozen=True):
     """One executed action and what came back."""
 
-    turn: int
-    """Index of the user's turn that it belongs to."""
+    turn: int  # Index of the user's turn that it belongs to
     action: Action
-    observation: str
-    """The environment's answer, as the policy sees it."""
+    observation: str  # The environment's answer, as the policy sees it
     error: str | None = None
     """Kind of error (`unknown_tool`, `bad_argument`, `denied`, …), None when the call worked."""
     effects: list[Effect] = []
-    state: str = ""
-    """Hash of the whole state after the action, hidden parts included."""
+    state: str = ""  # Hash of the whole state after the action, hidden parts included
     message: int | None = None
     """Index in `messages` of the reply that held the action (rollouts only)."""
 
@@ -105,10 +98,8 @@ class Origin(Struct, frozen=True):
     from files of a benchmark's format that say nothing of their making."""
     iteration: int = 0
     """Iteration of the loop in which it was made; 0 for the anchors that are never evicted."""
-    mode: str | None = None
-    """Exploration mode: guided, random, curious, coverage."""
-    signal: str | None = None
-    """Kind of the signal that led to it."""
+    mode: str | None = None  # Exploration mode: guided, random, curious, coverage
+    signal: str | None = None  # Kind of the signal that led to it
 
 
 class Lineage(Struct, frozen=True):
@@ -122,18 +113,15 @@ class Lineage(Struct, frozen=True):
 class Validity(Struct, frozen=True):
     """The gate's decision on a task, with what it is based on."""
 
-    verdict: str
-    """As `Verdict.verdict`."""
-    gate: str
-    """Which gate was applied (`validate --gate`)."""
+    verdict: str  # As `Verdict.verdict`
+    gate: str  # Which gate was applied (`validate --gate`)
     evidence: dict[str, Any] = {}
 
 
 class Difficulty(Struct, frozen=True):
     """Fresh trials of one learner on a task."""
 
-    learner: str
-    """Name of the model."""
+    learner: str  # Name of the model
     successes: int
     trials: int
 
@@ -142,10 +130,8 @@ class Author(Struct, frozen=True):
     """What the model that wrote a task said beside query and solution."""
 
     model: str
-    guideline: str
-    """How to go about the task, in a sentence or two."""
-    confidence: float
-    """0–1, the model's own."""
+    guideline: str  # How to go about the task, in a sentence or two
+    confidence: float  # 0–1, the model's own
     composed: int = 0
     """Actions of the solution that the exploration does not hold; executed again like all
     others."""
@@ -158,10 +144,8 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     """
 
     id: Id
-    env: str
-    """Name of the environment, or the command line that starts its worker."""
-    env_version: str = ""
-    """Version of the environment that made the task."""
+    env: str  # Name of the environment, or the command line that starts its worker
+    env_version: str = ""  # Version of the environment that made the task
     kind: str = ""
     """What behaviour it asks for, in the environment's terms (`farm.set/lookup`): reports group by
     it."""
@@ -173,17 +157,12 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     differ here."""
     origin: Origin = Origin()
     lineage: Lineage = Lineage()
-    author: Author | UnsetType = UNSET
-    """Absent unless a model wrote the task."""
-    validity: Validity | None = None
-    """None until the task is validated."""
-    difficulty: Difficulty | None = None
-    """None until a learner has tried it."""
+    author: Author | UnsetType = UNSET  # Absent unless a model wrote the task
+    validity: Validity | None = None  # None until the task is validated
+    difficulty: Difficulty | None = None  # None until a learner has tried it
     verifier: Verifier = Verifier()
-    query: Annotated[list[str], Meta(min_length=1)]
-    """The user's turns, at least one."""
-    solution: list[list[Action]] = []
-    """Reference actions, per turn."""
+    query: Annotated[list[str], Meta(min_length=1)]  # The user's turns, at least one
+    solution: list[list[Action]] = []  # Reference actions, per turn
     start: Start
 
 
@@ -207,41 +186,29 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     id: Id
     task_id: Id
     env: str
-    group: str
-    """Rollouts of one task in one training step share it."""
-    sample: int = 0
-    """Number of the rollout within its group."""
-    iteration: int = 0
-    """Iteration of the loop."""
-    step: int = 0
-    """Optimiser steps that the policy had done, counted over the whole run."""
+    group: str  # Rollouts of one task in one training step share it
+    sample: int = 0  # Number of the rollout within its group
+    iteration: int = 0  # Iteration of the loop
+    step: int = 0  # Optimiser steps that the policy had done, counted over the whole run
     policy: str = ""
     kind: str = ""
     tags: list[str] = []
-    split: str = ""
-    """Kind, tags and split are the task's."""
-    success: bool = False
-    """The environment's verdict; signals read it."""
-    score: float = 0.0
-    """The verdict as a number, 0–1."""
-    progress: float = 0.0
-    """Dense progress, 0–1, apart from the verdict."""
+    split: str = ""  # Kind, tags and split are the task's
+    success: bool = False  # The environment's verdict; signals read it
+    score: float = 0.0  # The verdict as a number, 0–1
+    progress: float = 0.0  # Dense progress, 0–1, apart from the verdict
     stop_reason: str = ""
     """`done`, `max_steps`, `max_tokens`, `policy_fault` (its action broke a limit or the state),
     `env_error` (masked)."""
-    error: str | None = None
-    """The message of what stopped it, where there is one."""
+    error: str | None = None  # The message of what stopped it, where there is one
     verdict: dict[str, Any] | UnsetType = UNSET
     """What the grader says: `reason` of a failure, and `details` beside the verdict; absent where
     it says nothing."""
-    tools: list[str] = []
-    """Names of the called tools, in order."""
+    tools: list[str] = []  # Names of the called tools, in order
     usage: Usage = Usage()
-    messages: list[dict[str, Any]] = []
-    """The chat, in the form of OpenAI's API."""
+    messages: list[dict[str, Any]] = []  # The chat, in the form of OpenAI's API
     steps: list[Step] = []
-    task: Task | None = None
-    """The whole task, so that later stages need no second file."""
+    task: Task | None = None  # The whole task, so that later stages need no second file
     token_ids: list[int] | None = None
     """All tokens of the episode, prompts included; None where nobody trains on it."""
     mask: list[int] | None = None
@@ -253,11 +220,9 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
 class Statistic(Struct, frozen=True):
     """The measurement that earned a signal."""
 
-    test: str
-    """Name of the test or measure: `fisher`, `wilson_low`, …"""
+    test: str  # Name of the test or measure: `fisher`, `wilson_low`, …
     value: float
-    p: float | None = None
-    """p-value, of tests that have one."""
+    p: float | None = None  # p-value, of tests that have one
 
 
 class Outcome(Struct, frozen=True):
@@ -272,8 +237,7 @@ class Outcome(Struct, frozen=True):
 class Trajectory(Struct, frozen=True):
     """A rollout as evidence: trimmed, without chat text."""
 
-    rollout: str
-    """The rollout's id."""
+    rollout: str  # The rollout's id
     success: bool
     score: float
     stop_reason: str
@@ -287,19 +251,15 @@ class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolv
     """
 
     id: Id
-    kind: str
-    """A module of `signals/kinds`: forgetting, boundary, rare, …"""
-    task_id: str
-    """The task it is about, or that of its first evidence; may be empty."""
+    kind: str  # A module of `signals/kinds`: forgetting, boundary, rare, …
+    task_id: str  # The task it is about, or that of its first evidence; may be empty
     env: str
     iteration: int = 0
-    strength: float = 0.0
-    """0–1; how strongly the evidence speaks."""
+    strength: float = 0.0  # 0–1; how strongly the evidence speaks
     statistic: Statistic
     pattern: list[str] = []
     """The action pattern (rare): tool names, with `^` and `$` for start and end."""
-    history: list[Outcome] = []
-    """The task's groups that the statistic is over, in order."""
+    history: list[Outcome] = []  # The task's groups that the statistic is over, in order
     evidence: list[Trajectory] = []
     task: Task | None = None
 
@@ -307,12 +267,10 @@ class Signal(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolv
 class Context(Struct, frozen=True):
     """What an exploration was aimed at."""
 
-    signal: str | None = None
-    """Id of the signal that leads it; None in unguided modes."""
+    signal: str | None = None  # Id of the signal that leads it; None in unguided modes
     signal_kind: str | None = None
     task_id: str | None = None
-    aim: list[str] = []
-    """Tools it was to use."""
+    aim: list[str] = []  # Tools it was to use
     reflection: str = ""
     """Where the policy is weak and why: a model's words, or the statistics of the signals."""
 
@@ -328,20 +286,14 @@ class Exploration(
     id: Id
     env: str
     env_version: str = ""
-    mode: str
-    """guided, random, curious, coverage."""
-    round: int = 0
-    """Number of the round in its context."""
+    mode: str  # guided, random, curious, coverage
+    round: int = 0  # Number of the round in its context
     iteration: int = 0
-    seed: str = ""
-    """The seed of everything random in it."""
+    seed: str = ""  # The seed of everything random in it
     context: Context = Context()
-    visited: int = 0
-    """States that this exploration saw for the first time."""
-    rollouts: list[str] = []
-    """Ids of the rollouts that it descends from."""
-    usage: Usage = Usage()
-    """Tokens of the model that explored."""
+    visited: int = 0  # States that this exploration saw for the first time
+    rollouts: list[str] = []  # Ids of the rollouts that it descends from
+    usage: Usage = Usage()  # Tokens of the model that explored
     start: Start
     steps: list[Step] = []
 
@@ -351,14 +303,11 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
 
     task_id: Id
     verdict: Literal["valid", "invalid", "error", "timeout", "nondeterministic", "trivial"]
-    gate: str
-    """Which gate was applied (`validate --gate`)."""
-    replays: list[dict[str, Any]] = []
-    """What each execution of the solution came to."""
+    gate: str  # Which gate was applied (`validate --gate`)
+    replays: list[dict[str, Any]] = []  # What each execution of the solution came to
     controls: dict[str, Any] = {}
     """Score of each control; None where the environment offers no action for it."""
-    reward: float = 0.0
-    """Score of the solution, 0–1."""
+    reward: float = 0.0  # Score of the solution, 0–1
     reason: str = ""
     attempts: Difficulty | UnsetType = UNSET
     """Trials of an agent that saw only the query; absent without `--solver`."""
@@ -370,28 +319,19 @@ class Evaluation(
     """Success of one policy on a group of tasks."""
 
     policy: str
-    by: str
-    """The grouping: overall, kind, difficulty, split, …"""
-    group: str
-    """The group's name within the grouping."""
+    by: str  # The grouping: overall, kind, difficulty, split, …
+    group: str  # The group's name within the grouping
     tasks: int
-    rollouts: int
-    """Rollouts that count; `masked` ones do not."""
+    rollouts: int  # Rollouts that count; `masked` ones do not
     masked: int
-    success: float
-    """Mean over tasks of the share of successful rollouts."""
+    success: float  # Mean over tasks of the share of successful rollouts
     low: float
-    high: float
-    """95 % interval of `success`."""
-    pass_at: dict[str, float] = {}
-    """Unbiased pass@k by k."""
-    against: str | None = None
-    """The policy compared with."""
-    difference: float | None = None
-    """`success` minus the other policy's, paired over tasks."""
+    high: float  # 95 % interval of `success`
+    pass_at: dict[str, float] = {}  # Unbiased pass@k by k
+    against: str | None = None  # The policy compared with
+    difference: float | None = None  # `success` minus the other policy's, paired over tasks
     difference_low: float | None = None
-    difference_high: float | None = None
-    """95 % interval of `difference`."""
+    difference_high: float | None = None  # 95 % interval of `difference`
 
 
 _TYPES = (Task, Rollout, Signal, Exploration, Verdict, Evaluation)

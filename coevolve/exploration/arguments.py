@@ -21,18 +21,13 @@ from coevolve.exploration.schemas import Schema, fits, invent, properties
 from coevolve.provenance import output
 from coevolve.records import Step, canonical
 
-MAX_MEMBERS = 20
-"""Members of an observed list that are remembered."""
-MAX_TEXT_CHARS = 400
-"""Characters of an observed text that can still be an argument."""
+MAX_MEMBERS = 20  # Members of an observed list that are remembered
+MAX_TEXT_CHARS = 400  # Characters of an observed text that can still be an argument
 OWN_APP, OTHER_APP, GIVEN, ANY_NUMBER = 2.0, 1.0, 1.0, 0.15
 """Weights of the places that a value can come from."""
-NO_PHRASE = 0.1
-"""Weight of an observed value that the environment's language has no phrase for."""
-AGEING = 0.1
-"""How fast an observed value loses weight, per step."""
-NOT_FOUND = 0.05
-"""Weight of a value that this app answered with `not_found`."""
+NO_PHRASE = 0.1  # Weight of an observed value that the environment's language has no phrase for
+AGEING = 0.1  # How fast an observed value loses weight, per step
+NOT_FOUND = 0.05  # Weight of a value that this app answered with `not_found`
 
 
 class ObservedValue(NamedTuple):

@@ -26,8 +26,7 @@ class FinishedEpisode(Struct, frozen=True):
 
     exploration: Exploration
     lessons: list[Lesson]
-    opened: str
-    """State in which it began."""
+    opened: str  # State in which it began
 
 
 class PlanResult(NamedTuple):
@@ -35,10 +34,8 @@ class PlanResult(NamedTuple):
 
     plan: Plan
     episode: FinishedEpisode | None
-    fault: str = ""
-    """The environment's fault; of an episode: why it ended before its first action."""
-    lost: bool = False
-    """A model gave no reply."""
+    fault: str = ""  # The environment's fault; of an episode: why it ended before its first action
+    lost: bool = False  # A model gave no reply
 
 
 class _Running(Struct):
@@ -49,8 +46,7 @@ class _Running(Struct):
     session: EnvSession
     here: Episode
     explorer: Explorer
-    pending: Call | None
-    """The call to make next, None at the end."""
+    pending: Call | None  # The call to make next, None at the end
 
     def advance(self, result: ActionResult, max_steps: int) -> None:
         """Takes up one executed call and asks the explorer for the next one."""

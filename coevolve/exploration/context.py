@@ -18,14 +18,12 @@ from typing import NamedTuple
 from coevolve.records import Context, Signal
 
 PRIORITY = ("forgetting", "boundary", "rare")
-QUOTAS = {"boundary": 1 / 2, "forgetting": 1 / 8, "rare": 1 / 8}
-"""Shares of the episodes."""
+QUOTAS = {"boundary": 1 / 2, "forgetting": 1 / 8, "rare": 1 / 8}  # Shares of the episodes
 COVERAGE = 1 / 4
 MAX_REPEATS = 3
 """Fresh start states on which one run repeats a behaviour, so that a few of them cannot crowd out
 the rest."""
-MAX_FACTS = 3
-"""Signals whose facts are told in the reflection."""
+MAX_FACTS = 3  # Signals whose facts are told in the reflection
 
 
 class ContextSignals(NamedTuple):

@@ -38,16 +38,11 @@ from coevolve.records import Action, Call, Step
 MAX_TOOLS = 64
 """Tools offered to the model; of a larger inventory, those of the apps that the plan is about, then
 others by chance."""
-MAX_OBSERVATION_CHARS = 4000
-"""Characters of an observation that are shown."""
-MAX_HINTS = 3
-"""Unreadable replies that one episode bears."""
-MAX_TRIED = 12
-"""Actions named as tried in the present state."""
-MAX_SELDOM = 12
-"""Tools named as seldom used."""
-MAX_VALUES = 3
-"""Known values shown per parameter."""
+MAX_OBSERVATION_CHARS = 4000  # Characters of an observation that are shown
+MAX_HINTS = 3  # Unreadable replies that one episode bears
+MAX_TRIED = 12  # Actions named as tried in the present state
+MAX_SELDOM = 12  # Tools named as seldom used
+MAX_VALUES = 3  # Known values shown per parameter
 
 
 class Conversation:

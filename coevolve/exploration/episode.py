@@ -17,8 +17,7 @@ from coevolve.exploration.memory import Lesson, Memory, Recipe
 from coevolve.exploration.schemas import Shape, properties, usual_shape
 from coevolve.records import Action, Call, Step
 
-Explorer = Generator[Call, Step, None]
-"""Yields calls, receives their steps; may end early."""
+Explorer = Generator[Call, Step, None]  # Yields calls, receives their steps; may end early
 
 
 class Episode:
@@ -29,8 +28,7 @@ class Episode:
         self.state = opened.state
         self.known = KnownValues(opened.values)
         self.steps: list[Step] = []
-        self.fresh: list[ObservedValue] = []
-        """The values that the last step showed."""
+        self.fresh: list[ObservedValue] = []  # The values that the last step showed
         self.tried: Counter[tuple[str, str, Shape]] = Counter()
         self.lessons: list[Lesson] = []
 

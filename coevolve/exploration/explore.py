@@ -38,10 +38,8 @@ from coevolve.runs import Journal
 if TYPE_CHECKING:
     from coevolve.exploration.model_explorer import ModelExplorer
 
-BLOCK = 8
-"""Episodes between two updates of the shared memory; part of what decides the output."""
-MODEL_BLOCK = 32
-"""The same with a model, whose episodes wait for replies most of the time."""
+BLOCK = 8  # Episodes between two updates of the shared memory; part of what decides the output
+MODEL_BLOCK = 32  # The same with a model, whose episodes wait for replies most of the time
 
 
 def explore(

@@ -19,17 +19,13 @@ from coevolve.exploration.schemas import fits, properties, required, shapes
 from coevolve.exploration.search import achieve, attempt, repeat_with_observed
 from coevolve.provenance import trivial
 
-TARGET_STEPS = 30
-"""Steps that coverage spends on one target."""
-CURIOUS_STEPS = 6
-"""Steps that the curious explorer spends on one tool."""
+TARGET_STEPS = 30  # Steps that coverage spends on one target
+CURIOUS_STEPS = 6  # Steps that the curious explorer spends on one tool
 REPEAT = 0.5
 """How often the curious explorer repeats what worked with an observed argument, rather than passing
 on what it just saw."""
-ANSWER = 0.4
-"""How often it tells the user a fact that it just read."""
-GOAL = 3.0
-"""How much rather the curious explorer takes a tool that a task can be about."""
+ANSWER = 0.4  # How often it tells the user a fact that it just read
+GOAL = 3.0  # How much rather the curious explorer takes a tool that a task can be about
 
 
 def uniform(here: Episode) -> Explorer:

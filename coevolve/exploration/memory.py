@@ -47,8 +47,7 @@ class Lesson(Struct, frozen=True):
     outcome: str
     """`effect`, `response` (a checked one), `nothing` (no error, no effect); refused: `arguments`
     or `situation`."""
-    source: str | None = None
-    """The tool whose output gave an argument on purpose."""
+    source: str | None = None  # The tool whose output gave an argument on purpose
 
 
 class Memory:
@@ -62,14 +61,12 @@ class Memory:
         self.calls: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
         """Tasks by their tools, goals counted `GOAL_WEIGHT` times."""
-        self.failures: Counter[str] = Counter()
-        """Attempts at a tool that did not work."""
+        self.failures: Counter[str] = Counter()  # Attempts at a tool that did not work
         self.pairs: Counter[tuple[str, str]] = Counter()
         """Uses of one tool's output as another's argument: (source, tool)."""
         self.recipes: defaultdict[str, Counter[Recipe]] = defaultdict(Counter)
         """Recipes that worked, by tool."""
-        self.refused: Counter[tuple[str, Shape]] = Counter()
-        """Shapes that were refused."""
+        self.refused: Counter[tuple[str, Shape]] = Counter()  # Shapes that were refused
         self.helped: Counter[tuple[str, str, str]] = Counter()
         """(`before` or `after`, helper or the last word of its name, tool or "" for any)."""
         self.failed: Counter[tuple[str, str, str]] = Counter()

@@ -41,8 +41,7 @@ from coevolve.models.prompt_templates import load
 from coevolve.models.service import Models
 from coevolve.records import Call, Start, Step, Usage
 
-EVIDENCE_TOKENS = 4000
-"""Tokens of trajectories in one reflection."""
+EVIDENCE_TOKENS = 4000  # Tokens of trajectories in one reflection
 # Why an episode ended.
 CUT = "the model's reply was cut at its limit of tokens"
 SILENT = "the model's reply held no action"

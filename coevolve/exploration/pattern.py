@@ -21,8 +21,7 @@ from coevolve.exploration.schemas import fits, properties
 from coevolve.provenance import ValueSource, at, output, sources
 from coevolve.records import Call, Signal, Step, Task, Trajectory, canonical
 
-MAX_DRAWS = 2
-"""Draws of the arguments of one call, before the repetition gives up."""
+MAX_DRAWS = 2  # Draws of the arguments of one call, before the repetition gives up
 
 
 class WeakPattern(NamedTuple):

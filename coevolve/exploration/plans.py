@@ -19,10 +19,8 @@ from coevolve.exploration.memory import Memory, is_goal
 from coevolve.exploration.pattern import WeakPattern
 from coevolve.records import Context
 
-FAILURES_PER_USE = 8
-"""Failed attempts that put a target off as much as one use."""
-MAX_AIMS = 3
-"""Targets named in a record's context: those an episode begins with."""
+FAILURES_PER_USE = 8  # Failed attempts that put a target off as much as one use
+MAX_AIMS = 3  # Targets named in a record's context: those an episode begins with
 
 
 class Plan(NamedTuple):
@@ -36,8 +34,7 @@ class Plan(NamedTuple):
     targets: list[str] = []
     pattern: WeakPattern = WeakPattern()
     rollouts: list[str] = []
-    lost: bool = False
-    """Nothing can be done: the reflection on its context got no reply."""
+    lost: bool = False  # Nothing can be done: the reflection on its context got no reply
 
     def explorer(self, here: Episode) -> Explorer:
         if self.mode == "random":

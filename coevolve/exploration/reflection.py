@@ -24,25 +24,19 @@ from coevolve.models.service import Models
 from coevolve.records import Call, Trajectory
 
 MAX_TRAJECTORIES = 6
-MIN_TOKENS = 200
-"""Tokens of one trajectory; with less it would say nothing."""
-MAX_STATEMENT_CHARS = 400
-"""Characters of one statement that are kept."""
-MAX_REPLY_CHARS = 2000
-"""Characters of a refused reply that are kept."""
+MIN_TOKENS = 200  # Tokens of one trajectory; with less it would say nothing
+MAX_STATEMENT_CHARS = 400  # Characters of one statement that are kept
+MAX_REPLY_CHARS = 2000  # Characters of a refused reply that are kept
 MAX_IDEAS = 5
 
 
 class Reflection(Struct, frozen=True):
     """A model's reading of the evidence."""
 
-    where: str
-    """Where the policy fails or wavers."""
+    where: str  # Where the policy fails or wavers
     why: str
-    explore: list[str]
-    """What to try."""
-    tools: list[str]
-    """Tools to use for it."""
+    explore: list[str]  # What to try
+    tools: list[str]  # Tools to use for it
 
     def text(self) -> str:
         """The reflection as `Context.reflection` holds it."""
@@ -56,8 +50,7 @@ class RefusedReflection(Struct, frozen=True):
 
     signal: str
     reason: str
-    reply: str = ""
-    """Empty where the evidence was too long for the model."""
+    reply: str = ""  # Empty where the evidence was too long for the model
 
 
 async def reflect(

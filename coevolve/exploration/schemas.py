@@ -11,8 +11,7 @@ from typing import Any
 from coevolve.environments.protocol import Tool
 
 Schema = dict[str, Any]
-Shape = tuple[str, ...]
-"""The parameters that a call fills in, in the schema's order."""
+Shape = tuple[str, ...]  # The parameters that a call fills in, in the schema's order
 
 SHORT_TEXTS = "apple river garden letter window market summer silver engine paper".split()
 PYTHON_TYPES = {"string": str, "boolean": bool, "object": dict, "null": type(None)}

@@ -19,15 +19,11 @@ from coevolve.exploration.memory import WORKED, Recipe
 from coevolve.exploration.schemas import Shape, fits, properties, required, shapes
 from coevolve.records import Call, Step
 
-Search = Generator[Call, Step, Recipe | None]
-"""Ends with the recipe that worked, or None."""
+Search = Generator[Call, Step, Recipe | None]  # Ends with the recipe that worked, or None
 
-MAX_HELPERS = 8
-"""Siblings tried in each role."""
-MAX_FAILURES = 2
-"""Failures after which a sibling is no longer tried as the completion of a tool."""
-MAX_LOOKUPS = 2
-"""Tools called to find one missing value."""
+MAX_HELPERS = 8  # Siblings tried in each role
+MAX_FAILURES = 2  # Failures after which a sibling is no longer tried as the completion of a tool
+MAX_LOOKUPS = 2  # Tools called to find one missing value
 
 
 def achieve(here: Episode, tool: Tool, patience: int) -> Search:

@@ -14,12 +14,9 @@ class ExplorationStats:
         self.by_mode: dict[str, Counter[str]] = {}
         self.contexts = self.crowded_out = 0
         """Signalled tasks that are explored, and those that found no room."""
-        self.refused = 0
-        """Reflections that were no answer."""
-        self.repeated = 0
-        """Episodes that repeat another."""
-        self.lost = 0
-        """Episodes for which a model gave no reply."""
+        self.refused = 0  # Reflections that were no answer
+        self.repeated = 0  # Episodes that repeat another
+        self.lost = 0  # Episodes for which a model gave no reply
         self.idle, self.why_idle = 0, ""
         """Episodes that a model left before the first action, and what ended the last of them."""
         self.env_faults = FaultCounter("episodes")

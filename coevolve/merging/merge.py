@@ -50,8 +50,7 @@ class RefusedTask(NamedTuple):
 
 
 class Merged(NamedTuple):
-    kept: list[Line[Task]]
-    """Lines as they were read, so that unknown fields stay."""
+    kept: list[Line[Task]]  # Lines as they were read, so that unknown fields stay
     added: int
     refused: list[RefusedTask]
     """New tasks that were not taken, and old ones that had to go, each with its reason."""

@@ -29,24 +29,17 @@ class IterationReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One iteration of the loop; None where the run does not say."""
 
     iteration: int
-    tasks: int | None = None
-    """Size of the training set."""
-    steps: int | None = None
-    """Optimiser steps."""
-    success: float | None = None
-    """Mean success of the training rollouts."""
-    informative: float | None = None
-    """Share of groups with a gradient."""
-    made: float | None = None
-    """Share of the batches' tasks that the loop made."""
+    tasks: int | None = None  # Size of the training set
+    steps: int | None = None  # Optimiser steps
+    success: float | None = None  # Mean success of the training rollouts
+    informative: float | None = None  # Share of groups with a gradient
+    made: float | None = None  # Share of the batches' tasks that the loop made
     kl: float | None = None
-    signals: dict[str, int] | None = None
-    """Signals by kind."""
+    signals: dict[str, int] | None = None  # Signals by kind
     explored: int | None = None
     abstracted: int | None = None
     valid: int | None = None
-    merged: int | None = None
-    """New tasks that entered the set."""
+    merged: int | None = None  # New tasks that entered the set
 
 
 class StepMetrics(Struct, frozen=True):

@@ -19,8 +19,7 @@ from coevolve.signals.kinds import KINDS, WEIGHTS
 from coevolve.signals.patterns import END, START
 from coevolve.signals.rule import SignalCandidate
 
-Topic = tuple[str, str, str]
-"""Environment, `task` or `tool`, and its name."""
+Topic = tuple[str, str, str]  # Environment, `task` or `tool`, and its name
 
 
 def choose(

@@ -24,16 +24,14 @@ from coevolve.signals.settings import SignalSettings
 from coevolve.signals.views import RolloutHead, RolloutSteps, with_steps
 
 _ANY = 1 << 128
-_ROW_BITS = 32
-"""Bits of a row's number in a packed (id hash, row)."""
+_ROW_BITS = 32  # Bits of a row's number in a packed (id hash, row)
 
 
 class LinePlace(NamedTuple):
     """Where a rollout's line can be read again. `file` is an index into the reader's files."""
 
     file: int
-    offset: int
-    """Bytes from the beginning of the file."""
+    offset: int  # Bytes from the beginning of the file
     line: int
 
 
@@ -100,8 +98,7 @@ class EvidenceTable:
         self.counts: Counter[Hashable] = Counter()
         self._limit = limit
         self._kept: dict[Hashable, list[int]] = {}
-        self._worst: dict[Hashable, int] = {}
-        """The largest hash kept, once `limit` are."""
+        self._worst: dict[Hashable, int] = {}  # The largest hash kept, once `limit` are
 
     def add(self, things: Collection[Hashable], id_hash: int, row: int) -> None:
         """Counts the distinct things of one rollout."""
@@ -134,8 +131,7 @@ class IterationCounts:
         self.rollouts = self.successes = self.masked = self.groups = 0
         self.tables = {name: EvidenceTable(max_evidence) for name in tables}
         """By family of patterns (but single tools), and by kind of signal that observes steps."""
-        self.called: dict[str, array[int]] = {}
-        """Rows of the rollouts that called each tool."""
+        self.called: dict[str, array[int]] = {}  # Rows of the rollouts that called each tool
         self.successions: Counter[Pattern] = Counter()
         """Rollouts in which one tool was called right after another; needs the inventory."""
 

@@ -22,8 +22,7 @@ from coevolve.signals.counts import LinePlace, RolloutColumns, hash_of
 from coevolve.signals.rule import SignalCandidate
 from coevolve.signals.views import RolloutEvidence, RolloutHead, in_full
 
-MAX_OPEN = 64
-"""Files that are kept open in the second pass."""
+MAX_OPEN = 64  # Files that are kept open in the second pass
 
 
 class TwoPassReader:
@@ -35,8 +34,7 @@ class TwoPassReader:
         self._files: list[tuple[str, bool]] = []
         """Name, and whether the lines lie in a plain file of this name."""
         self._copy: IO[bytes] | None = None
-        self._copied = 0
-        """Bytes."""
+        self._copied = 0  # Bytes
         self._open: dict[int, IO[bytes]] = {}
         self._rejected: set[LinePlace] = set()
 

@@ -24,12 +24,9 @@ from msgspec import Struct
 from coevolve import jsonl
 from coevolve.errors import BadInput
 
-KEEP = 64
-"""Groups a task."""
-MODULUS = 1 << 63
-"""Digests are sums of hashes modulo this."""
-TaskKey = tuple[str, str]
-"""Environment and task id."""
+KEEP = 64  # Groups a task
+MODULUS = 1 << 63  # Digests are sums of hashes modulo this
+TaskKey = tuple[str, str]  # Environment and task id
 
 
 class GroupOutcome(NamedTuple):

@@ -14,10 +14,8 @@ from coevolve.errors import UsageError
 
 
 class Inventory(NamedTuple):
-    env: str | None
-    """The environment it belongs to; None: to whatever the rollouts name."""
-    tools: dict[str, str]
-    """Tool → app (may be empty), in the order of the description."""
+    env: str | None  # The environment it belongs to; None: to whatever the rollouts name
+    tools: dict[str, str]  # Tool → app (may be empty), in the order of the description
 
     @property
     def apps(self) -> list[str]:

@@ -25,19 +25,15 @@ class SignalCandidate(NamedTuple):
 
     env: str
     iteration: int
-    strength: float
-    """0–1."""
+    strength: float  # 0–1
     statistic: Statistic
     task_id: str = ""
     """Empty where the signal is about a pattern: its task is then that of its first evidence."""
     pattern: Pattern = ()
-    rows: list[int] = []
-    """Rows of the rollouts that are its evidence."""
+    rows: list[int] = []  # Rows of the rollouts that are its evidence
     history: list[GroupOutcome] = []
-    family: str = ""
-    """Family of a pattern that is not made of tool names alone (`keys`, `app`)."""
-    kind: str = ""
-    """Set by `extract.candidates`."""
+    family: str = ""  # Family of a pattern that is not made of tool names alone (`keys`, `app`)
+    kind: str = ""  # Set by `extract.candidates`
 
     @property
     def order(self) -> tuple[float, str, str, Pattern]:
@@ -57,8 +53,7 @@ class RuleInput(NamedTuple):
     """Everything a rule may read. The rollouts themselves are not in memory, only their counts."""
 
     counts: RolloutCounts
-    tasks: list[TaskIteration]
-    """Each task in each iteration, sorted."""
+    tasks: list[TaskIteration]  # Each task in each iteration, sorted
     settings: SignalSettings
     inventory: Inventory | None
 
@@ -70,15 +65,12 @@ class SignalKind(NamedTuple):
     """One kind of signal; its module says what it means."""
 
     name: str
-    meaning: str
-    """What the weakness is, in a phrase for people who are new to the field (`--help`)."""
-    weight: float
-    """Turns that it gets when a budget is shared between kinds (`--quota`)."""
+    meaning: str  # What the weakness is, in a phrase for people who are new to the field (`--help`)
+    weight: float  # Turns that it gets when a budget is shared between kinds (`--quota`)
     calibrated: Rule
     reason: Callable[[SignalCandidate], str]
     """Says in one line, for people, why a candidate is a signal."""
-    paper: Rule | None = None
-    """CoEvolve's own rule, where the paper has this kind."""
+    paper: Rule | None = None  # CoEvolve's own rule, where the paper has this kind
     observe: Callable[[RolloutSteps, bytes], Collection[Hashable]] | None = None
     """Finds things in the steps of one rollout, whose line is given too. They are counted under the
     kind's name in `IterationCounts.tables`. None: the rule needs no steps."""

@@ -18,14 +18,10 @@ class TaskIteration(NamedTuple):
     iteration: int
     before: list[GroupOutcome]
     """The last `KEEP` earlier groups, of the history and of the input, in order."""
-    outcomes: list[GroupOutcome]
-    """The task's groups in this iteration, in order."""
-    groups: list[RolloutGroup]
-    """The same groups with their rollouts."""
-    all_groups: list[RolloutGroup]
-    """All groups of the task in the input, in order."""
-    last: int
-    """Index in `all_groups` of this iteration's last group."""
+    outcomes: list[GroupOutcome]  # The task's groups in this iteration, in order
+    groups: list[RolloutGroup]  # The same groups with their rollouts
+    all_groups: list[RolloutGroup]  # All groups of the task in the input, in order
+    last: int  # Index in `all_groups` of this iteration's last group
 
     @property
     def now(self) -> GroupOutcome:

@@ -44,8 +44,7 @@ SIGNAL_KINDS: tuple[SignalKind, ...] = (
 
 BY_NAME = {kind.name: kind for kind in SIGNAL_KINDS}
 KINDS = tuple(BY_NAME)
-PAPER = tuple(kind.name for kind in SIGNAL_KINDS if kind.paper)
-"""The paper's three kinds."""
+PAPER = tuple(kind.name for kind in SIGNAL_KINDS if kind.paper)  # The paper's three kinds
 WEIGHTS = {kind.name: kind.weight for kind in SIGNAL_KINDS}
 
 

@@ -25,8 +25,7 @@ from coevolve.statistics import benjamini_hochberg, fisher_less
 
 
 class PairTest(NamedTuple):
-    attainable: float
-    """The least p-value that the margins allow."""
+    attainable: float  # The least p-value that the margins allow
     p: float
     difference: float
     pair: Pattern
