@@ -17,8 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 WRITE_ERRORS = {5, 9, 27, 28, 30, 122}
-"""errno of a write that the disk or a closed descriptor refuses: EIO, EBADF, EFBIG, ENOSPC, EROFS,
-EDQUOT."""
+"""errno of a write that disk or descriptor refuses: EIO, EBADF, EFBIG, ENOSPC, EROFS, EDQUOT."""
 
 
 class Exit(IntEnum):
@@ -81,8 +80,7 @@ class MissingDependency(Unreachable):
 
 
 def require(module: str, purpose: str, install: str) -> Any:
-    """Imports a module that an extra installs. Raises MissingDependency, which says what it is
-    for."""
+    """Imports a module that an extra installs; MissingDependency says what it is for."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -139,8 +139,7 @@ def _band(difficulty: Difficulty | None) -> str:
 
 
 def weak_kinds(base: Iterable[RolloutResult], below: float) -> dict[str, str]:
-    """Kind → `weak` where the base policy's mean success over the kind's tasks is below the limit,
-    else `other`."""
+    """Kind → `weak` where the base policy's mean success over its tasks is below, else `other`."""
     rates: dict[str, list[float]] = defaultdict(list)
     for tasks in collect(base).values():
         for task in tasks:

@@ -158,8 +158,7 @@ def _decode(decode: Decoder[T], text: bytes, *, whole: bool) -> T:
 
 
 def _lines(stream: IO[bytes], where: str) -> Iterator[tuple[bytes, int]]:
-    """Lines and their sizes in bytes; what is over `MAX_LINE` is cut and skipped to the next
-    newline."""
+    """Lines and their bytes; what is over `MAX_LINE` is cut and skipped to the next newline."""
     try:
         while raw := stream.readline(MAX_LINE):
             size = len(raw)
@@ -210,8 +209,7 @@ def is_special(path: str | os.PathLike[str]) -> bool:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns a failed write within the block into `WriteFailed` (`PipeClosed`, if the reader has
-    gone), which names the file."""
+    """Turns a failed write into `WriteFailed`, or `PipeClosed`; both name the file."""
     try:
         yield
     except BrokenPipeError as error:
@@ -273,8 +271,7 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """`writing` for a block that does other work too: only what a disk or a pipe says of a write is
-    taken for one."""
+    """`writing` for a block that does other work too: only errors of a disk or a pipe count."""
     try:
         yield
     except OSError as error:
@@ -285,8 +282,7 @@ def _write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 STALE = 60
-"""Seconds before a temporary file without an owner is taken for one of a killed process: it gets
-its lock after its name."""
+"""Seconds before a temporary file without a lock is a killed writer's: locks come after names."""
 
 
 def _sweep(target: Path) -> None:

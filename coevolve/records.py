@@ -50,13 +50,10 @@ Action = Call | str  # What a policy does: a tool call, or a block of code (AppW
 
 
 class Effect(Struct, frozen=True, order=True):
-    """One change of the environment's state, computed by the worker from the state before and
-    after."""
+    """One change of the environment's state, which the worker finds by comparing states."""
 
     entity: str  # Table, class or app
-    key: str
-    """Row; a new row's generated id is replaced by a hash of its content, so that replays compare
-    equal."""
+    key: str  # Row; a new row's id is a hash of its content, so that replays compare equal
     field: str
     op: Literal["add", "remove", "set"]
     value: Any = None  # The new value, or the removed one where the environment tells it
@@ -133,8 +130,7 @@ class Author(Struct, frozen=True):
     guideline: str  # How to go about the task, in a sentence or two
     confidence: float  # 0–1, the model's own
     composed: int = 0
-    """Actions of the solution that the exploration does not hold; executed again like all
-    others."""
+    """Actions of the solution that the exploration lacks; executed again like all others."""
 
 
 class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.task/1"):
@@ -146,15 +142,12 @@ class Task(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.
     id: Id
     env: str  # Name of the environment, or the command line that starts its worker
     env_version: str = ""  # Version of the environment that made the task
-    kind: str = ""
-    """What behaviour it asks for, in the environment's terms (`farm.set/lookup`): reports group by
-    it."""
+    kind: str = ""  # What it asks for, in the environment's terms (`farm.set/lookup`)
     tags: list[str] = []
     """Free labels; `scenario:…` and `difficulty:…` have a meaning in `evaluation`."""
     split: str = "train"
     effects: str = ""
-    """Digest of the solution's effects and checked responses: two tasks with equal text must not
-    differ here."""
+    """Digest of the solution's effects: tasks with equal text must not differ here."""
     origin: Origin = Origin()
     lineage: Lineage = Lineage()
     author: Author | UnsetType = UNSET  # Absent unless a model wrote the task
@@ -180,8 +173,7 @@ class Usage(Struct, frozen=True):
 
 
 class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevolve.rollout/1"):
-    """One episode of a policy on a task. Its id is over task_id, policy, iteration, step, sample
-    and seed."""
+    """One episode of a policy. Id over task_id, policy, iteration, step, sample and seed."""
 
     id: Id
     task_id: Id
@@ -198,12 +190,10 @@ class Rollout(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     score: float = 0.0  # The verdict as a number, 0–1
     progress: float = 0.0  # Dense progress, 0–1, apart from the verdict
     stop_reason: str = ""
-    """`done`, `max_steps`, `max_tokens`, `policy_fault` (its action broke a limit or the state),
-    `env_error` (masked)."""
+    """`done`, `max_steps`, `max_tokens`, `policy_fault` (broke a limit), `env_error` (masked)."""
     error: str | None = None  # The message of what stopped it, where there is one
     verdict: dict[str, Any] | UnsetType = UNSET
-    """What the grader says: `reason` of a failure, and `details` beside the verdict; absent where
-    it says nothing."""
+    """What the grader says, if anything: a failure's `reason`, `details` beside the verdict."""
     tools: list[str] = []  # Names of the called tools, in order
     usage: Usage = Usage()
     messages: list[dict[str, Any]] = []  # The chat, in the form of OpenAI's API

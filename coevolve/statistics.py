@@ -88,8 +88,7 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values (q) in the order given: rejecting q <= a keeps the false discovery rate at
-    a."""
+    """Adjusted p-values (q): rejecting q <= a keeps the false discovery rate at a."""
     n = len(p_values)
     order = sorted(range(n), key=lambda i: p_values[i], reverse=True)
     adjusted, least = [0.0] * n, 1.0
@@ -113,8 +112,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function by Lentz's method; converges for x <
-    (a+1)/(a+b+2)."""
+    """The beta function's continued fraction by Lentz's method, for x < (a+1)/(a+b+2)."""
     tiny = 1e-300
     c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0) or tiny)
     value = d
@@ -133,8 +131,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 @lru_cache(maxsize=10_000)
 def solve_rate_mass(successes: int, trials: int, low: float = 0.2, high: float = 0.8) -> float:
-    """P(low <= p <= high) under the posterior Beta(1 + s, 1 + n - s) of a solve rate (uniform
-    prior)."""
+    """P(low <= p <= high) of a solve rate under Beta(1 + s, 1 + n - s) (uniform prior)."""
     a, b = 1 + successes, 1 + trials - successes
     return beta_cdf(high, a, b) - beta_cdf(low, a, b)
 
@@ -196,8 +193,7 @@ def mean_rate(
 
 
 def pass_at(k: int, successes: int, trials: int) -> float:
-    """Unbiased estimate of the chance that at least one of k tries succeeds, from `trials` >= k
-    tries."""
+    """Unbiased estimate of the chance that one of k tries succeeds, from `trials` >= k tries."""
     if not 0 < k <= trials:
         raise ValueError(f"pass@{k} needs at least {k} trials, got {trials}")
     return 1.0 - math.comb(trials - successes, k) / math.comb(trials, k)

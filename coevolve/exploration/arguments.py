@@ -38,8 +38,7 @@ class ObservedValue(NamedTuple):
     tool: Tool
     step: int
     has_phrase: bool
-    """Whether people have a phrase for it; without one, no request can ask for what is done with
-    it."""
+    """Whether people have a phrase for it; else no request can ask for what is done with it."""
 
     @property
     def names_row(self) -> bool:
@@ -82,8 +81,7 @@ class KnownValues:
         return [value for value in values if fits(value, schema)]
 
     def observed(self, tool: Tool, parameter: str) -> list[tuple[float, ObservedValue]]:
-        """Values whose key resembles the parameter, weighted by how the names agree, by app and by
-        recency."""
+        """Values whose key resembles the parameter, weighted by likeness, app and recency."""
         schema = properties(tool).get(parameter, {})
         if schema.get("type") == "boolean" or literal(tool, parameter):
             return []
@@ -115,8 +113,7 @@ def phrases_of(language: Language) -> list[str]:
 
 
 def has_phrase(tool: Tool, key: str) -> bool:
-    """Whether the environment's language has a phrase for a key of the tool's output, or has no
-    language at all."""
+    """Whether the environment's language, if it has one, has a phrase for a key of the output."""
     language = tool.language
     return language is None or any(
         key in phrases for phrases in (language.refer, language.rows, language.facts)
@@ -132,8 +129,7 @@ def literal(tool: Tool, parameter: str) -> bool:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """(key, value) of the scalars and flat lists in a parsed output; members of a list carry the
-    list's key."""
+    """(key, value) of the scalars and flat lists in an output; members carry their list's key."""
     if isinstance(value, dict):
         for name, member in value.items():
             yield from leaves(member, name)

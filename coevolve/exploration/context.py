@@ -21,8 +21,7 @@ PRIORITY = ("forgetting", "boundary", "rare")
 QUOTAS = {"boundary": 1 / 2, "forgetting": 1 / 8, "rare": 1 / 8}  # Shares of the episodes
 COVERAGE = 1 / 4
 MAX_REPEATS = 3
-"""Fresh start states on which one run repeats a behaviour, so that a few of them cannot crowd out
-the rest."""
+"""Start states on which one run repeats a behaviour; a few must not crowd out the rest."""
 MAX_FACTS = 3  # Signals whose facts are told in the reflection
 
 
@@ -41,8 +40,7 @@ class ContextSignals(NamedTuple):
 
 
 def merge(signals: Iterable[Signal]) -> list[ContextSignals]:
-    """One entry per task, strongest first; rare patterns without a task are an entry each. Ties by
-    id."""
+    """One entry per task or pattern without a task, strongest first; ties by id."""
     by_task: dict[tuple, list[Signal]] = {}
     for signal in signals:
         key = (signal.task_id,) if signal.task_id else ("", *signal.pattern)

@@ -36,8 +36,7 @@ from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.records import Action, Call, Step
 
 MAX_TOOLS = 64
-"""Tools offered to the model; of a larger inventory, those of the apps that the plan is about, then
-others by chance."""
+"""Tools offered to the model: those of the apps that the plan is about, then others by chance."""
 MAX_OBSERVATION_CHARS = 4000  # Characters of an observation that are shown
 MAX_HINTS = 3  # Unreadable replies that one episode bears
 MAX_TRIED = 12  # Actions named as tried in the present state
@@ -81,8 +80,7 @@ class Conversation:
         self.messages.append(user_message(text))
 
     def take(self, reply: ChatReply) -> Action | None:
-        """The action of a reply; None where it holds none, and then `hints` tells whether a hint
-        was given."""
+        """The action of a reply, or None; then `hints` tells whether a hint was given."""
         message = reply.message
         if self._code:
             self.messages.append(message)
@@ -135,8 +133,7 @@ class Conversation:
 
 
 def _error_kind(error: str | None) -> str | None:
-    """The kind of error if it is a word; anything longer stays out of the instructions, the
-    observation tells it anyway."""
+    """The kind of error if it is a word: the instructions hold nothing longer."""
     return error if error is None or re.fullmatch(r"\w{1,40}", error) else "error"
 
 

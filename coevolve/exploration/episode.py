@@ -65,14 +65,12 @@ class Episode:
         self.lessons.append(Lesson(tool.name, recipe, outcome, source))
 
     def tells_arguments(self) -> bool:
-        """Whether this environment says when arguments are at fault, so that another refusal
-        vouches for them."""
+        """Whether this environment names wrong arguments; other refusals then vouch for them."""
         own = any(lesson.outcome == "arguments" for lesson in self.lessons)
         return own or bool(self.memory.refused)
 
     def missing(self, tool: Tool, shape: Shape) -> list[str]:
-        """Parameters for which neither the user nor an earlier output of the same app has a
-        value."""
+        """Parameters for which neither the user nor an output of the same app has a value."""
         return [name for name in shape if self._missing(tool, name)]
 
     def _missing(self, tool: Tool, name: str) -> bool:

@@ -121,8 +121,7 @@ class _Run:
                 reject(reflection)
 
     def block(self, indices: range) -> Iterator[Exploration]:
-        """Runs the episodes that the journal does not have, then lets the memory learn from all of
-        them, in order."""
+        """Runs the episodes that the journal lacks; then the memory learns from all, in order."""
         stats, plans = self.stats, self.plans(indices)
         finished = {plan.key: self.journal.get(plan.key, FinishedEpisode) for plan in plans}
         missing = [plan for plan in plans if finished[plan.key] is None]
@@ -146,8 +145,7 @@ class _Run:
         stats.env_faults.stop()
 
     def plans(self, indices: range) -> list[Plan]:
-        """The plans of one block, from the memory as it is: the contexts' rounds first, then
-        coverage."""
+        """The plans of one block, from the memory as it is: contexts' rounds, then coverage."""
         settings, memory = self.settings, self.memory
         if settings.mode in ("random", "curious"):
             return [unguided(settings.mode, index, memory) for index in indices]

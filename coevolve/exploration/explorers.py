@@ -22,8 +22,7 @@ from coevolve.provenance import trivial
 TARGET_STEPS = 30  # Steps that coverage spends on one target
 CURIOUS_STEPS = 6  # Steps that the curious explorer spends on one tool
 REPEAT = 0.5
-"""How often the curious explorer repeats what worked with an observed argument, rather than passing
-on what it just saw."""
+"""How often it repeats what worked with an observed argument, instead of passing one on."""
 ANSWER = 0.4  # How often it tells the user a fact that it just read
 GOAL = 3.0  # How much rather the curious explorer takes a tool that a task can be about
 
@@ -37,8 +36,7 @@ def uniform(here: Episode) -> Explorer:
 
 
 def curious(here: Episode) -> Explorer:
-    """Actions not yet tried in this state, then tools seldom called; a short search around what is
-    refused."""
+    """Untried actions of this state, then tools seldom called; a search around refusals."""
     tools = list(here.tools.values())
     while tools:
         tool = here.rng.choices(tools, [_curiosity(here, tool) for tool in tools])[0]
@@ -95,8 +93,7 @@ def answer_user(here: Episode) -> Explorer:
 
 
 def cover(here: Episode, targets: Sequence[str]) -> Explorer:
-    """Insists on each target in turn, with given arguments and with observed ones; then goes on out
-    of curiosity."""
+    """Insists on each target in turn, with given and observed arguments; then curiosity."""
     for tool in [here.tools[name] for name in targets if name in here.tools]:
         recipe = yield from achieve(here, tool, TARGET_STEPS)
         if recipe:
@@ -105,8 +102,7 @@ def cover(here: Episode, targets: Sequence[str]) -> Explorer:
 
 
 def follow(here: Episode, pattern: WeakPattern, targets: Sequence[str]) -> Explorer:
-    """Repeats a weak pattern on fresh ground, branches off its prefix, and extends it to the least
-    used tools beside it."""
+    """Repeats a weak pattern on fresh ground, branches off its prefix, then covers the targets."""
     worked = yield from repeat(here, pattern)
     repeated = {step.action.tool for step in pattern.steps} if worked else set()
     for name in pattern.goals:

@@ -31,8 +31,7 @@ another app; and that it takes no required parameters, as openers and savers do.
 
 
 class Recipe(NamedTuple):
-    """How a tool is used: the parameters it is given, the tools of its app called before and after
-    it."""
+    """How a tool is used: its parameters, and the tools of its app called before and after it."""
 
     shape: Shape
     before: tuple[str, ...] = ()
@@ -78,8 +77,7 @@ class Memory:
         """Keys of each tool's outputs."""
 
     def learn(self, exploration: Exploration, lessons: Iterable[Lesson], opened: str) -> int:
-        """Takes up an episode that began in the state `opened`; returns how many states it saw for
-        the first time."""
+        """Takes up an episode that began in state `opened`; returns how many states were new."""
         state = opened
         for step in exploration.steps:
             self._learn_step(state, step)
@@ -179,8 +177,7 @@ class Memory:
 
 
 def is_goal(tool: Tool) -> bool:
-    """Whether a task can be about this tool: it changes state or its response is checked, and
-    people ask for it."""
+    """Whether a task can be about it: it changes state or is checked, and people ask for it."""
     if tool.read_only and not tool.checked:
         return False
     return tool.language is None or bool(tool.language.do)
@@ -195,8 +192,7 @@ def goals_of(task: Task, tools: dict[str, Tool]) -> list[str]:
 
 
 def called(task: Task) -> list[str]:
-    """Names of the tools that the task's solution calls, in order; in code, those of its API
-    calls."""
+    """Names of the tools that the task's solution calls, in order; in code, its API calls."""
     found: list[str] = []
     for action in (action for turn in task.solution for action in turn):
         found += [action.tool] if isinstance(action, Call) else api_calls(action)
@@ -204,8 +200,7 @@ def called(task: Task) -> list[str]:
 
 
 def recipe_of(calls: list[Call], goal: str, tools: dict[str, Tool]) -> Recipe | None:
-    """The recipe that a solution shows for its last call of the goal tool: helpers of the same app
-    around it."""
+    """The recipe in a solution's last call of the goal: helpers of the same app around it."""
     place = max((i for i, call in enumerate(calls) if call.tool == goal), default=None)
     if place is None:
         return None

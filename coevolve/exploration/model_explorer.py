@@ -49,8 +49,7 @@ UNREADABLE = "the model's replies could not be read"
 
 
 class ModelExplorer:
-    """The exploring model. `prompts` is a directory with templates that replace the package's
-    own."""
+    """The exploring model. `prompts` is a directory of templates that replace the package's."""
 
     def __init__(
         self,
@@ -129,8 +128,7 @@ class ModelExplorer:
         session: EnvSession,
         settings: ExploreSettings,
     ) -> tuple[list[Step], Usage, str]:
-        """Plays one episode: its steps, its tokens, and why there was no further action where the
-        model gave none."""
+        """Plays one episode: its steps, its tokens, and why the model gave no further action."""
         steps, usage, end = list[Step](), Usage(), ""
         while len(steps) < settings.max_actions and not end:
             try:

@@ -73,8 +73,7 @@ def _worked(steps: list[Step]) -> list[Step]:
 
 
 def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> WeakPattern:
-    """The pattern in a signal's own evidence: around its bigram of tools where it has one, else a
-    successful trajectory."""
+    """The pattern in a signal's evidence: around its bigram, else a successful trajectory."""
     goals = [name for name in signal.pattern if name in tools and is_goal(tools[name])]
     if not goals and signal.task:
         goals = goals_of(signal.task, dict(tools))
@@ -86,8 +85,7 @@ def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> WeakPattern:
 
 
 def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
-    """The steps that worked, up to the bigram's last one and on to the first effect after it; []
-    where it does not occur."""
+    """The steps that worked, up to the bigram and the first effect after it; [] without it."""
     if len(bigram) < 2:
         return []
     steps = _worked(trajectory.steps)
@@ -103,8 +101,7 @@ def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
 def repeat(
     here: Episode, pattern: WeakPattern, cut: int | None = None
 ) -> Generator[Call, Step, bool]:
-    """Executes the pattern (or its first `cut` calls) with new values. Ends with False at a call
-    that keeps failing."""
+    """Executes the pattern, or its first `cut` calls; False at a call that keeps failing."""
     outputs: list[Any] = []
     renamed: dict[bytes, Any] = {}
     for step, origin in list(zip(pattern.steps, pattern.sources, strict=True))[:cut]:
@@ -133,8 +130,7 @@ def _rebound(
     outputs: list[Any],
     renamed: dict[bytes, Any],
 ) -> Call:
-    """The call with observed arguments re-bound and given ones drawn again; `renamed` maps old
-    values to new ones."""
+    """The call with arguments re-bound or drawn again; `renamed` maps old values to new ones."""
     observed = {path[:1] for path, source in origin.items() if source.step is not None}
 
     def rebuilt(path: tuple, value: Any) -> Any:

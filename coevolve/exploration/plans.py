@@ -53,8 +53,7 @@ def unguided(mode: str, index: int, memory: Memory) -> Plan:
 
 
 def coverage(indices: Sequence[int], memory: Memory, rng: random.Random) -> list[Plan]:
-    """The coverage episodes of one block: the least used goal tools, dealt out one after
-    another."""
+    """The coverage episodes of one block: the least used goal tools, dealt out in turn."""
     ranked, plans = least_used(memory, rng), []
     for place, index in enumerate(indices):
         targets = ranked[place % len(ranked) :: len(indices)] if ranked else []
@@ -67,8 +66,7 @@ def coverage(indices: Sequence[int], memory: Memory, rng: random.Random) -> list
 
 
 def least_used(memory: Memory, rng: random.Random) -> list[str]:
-    """Goal tools by the number of tasks about them, fewest first; what was long tried without
-    success is put off; ties by chance."""
+    """Goal tools, those of the fewest tasks first; long failures put a tool off; ties by chance."""
     goals = [name for name, tool in memory.tools.items() if is_goal(tool)]
     used = {name: memory.used[name] + memory.failures[name] // FAILURES_PER_USE for name in goals}
     return [name for *_, name in sorted((used[name], rng.random(), name) for name in goals)]
@@ -82,8 +80,7 @@ def guided(
     memory: Memory,
     rng: random.Random,
 ) -> Plan:
-    """One round of a context: its pattern, then the least used goal tools of the apps it
-    touches."""
+    """One round of a context: its pattern, then the least used goal tools of its apps."""
     names = pattern.goals or list(dict.fromkeys(step.action.tool for step in pattern.steps))
     apps = {memory.tools[name].app for name in names if name in memory.tools}
     others = (name for name in least_used(memory, rng) if name not in pattern.goals)

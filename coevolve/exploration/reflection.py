@@ -61,8 +61,7 @@ async def reflect(
     tools: Mapping[str, Tool],
     budget: int,
 ) -> Reflection | RefusedReflection:
-    """The model's reflection on a context, its evidence in `budget` tokens. `request` holds the
-    model and its parameters."""
+    """The model's reflection on a context; `budget` is the tokens of its evidence."""
     lead = signals.lead
     text = prompt.render(
         facts=facts(signals),
@@ -84,8 +83,7 @@ async def reflect(
 
 
 def evidence(signals: ContextSignals) -> list[Trajectory]:
-    """The trajectories of all signals, each rollout once, failures and successes in turn, the
-    leading signal's first."""
+    """The trajectories of all signals, each rollout once, failures and successes in turn."""
     found = {t.rollout: t for signal in signals.signals for t in signal.evidence}
     failed = [t for t in found.values() if not t.success]
     won = [t for t in found.values() if t.success]
@@ -93,8 +91,7 @@ def evidence(signals: ContextSignals) -> list[Trajectory]:
 
 
 def shown(trajectories: Sequence[Trajectory], budget: int) -> list[dict[str, str]]:
-    """The trajectories as text, in about `budget` tokens; what a short one leaves goes to those
-    after it."""
+    """The trajectories as text in about `budget` tokens; a short one leaves its rest to others."""
     texts, left = [], budget
     for place, trajectory in enumerate(trajectories):
         share = left // (len(trajectories) - place)

@@ -120,8 +120,7 @@ def look_up(here: Episode, tool: Tool, shape: Shape) -> Generator[Call, Step, No
 
 
 def _informants(here: Episode, tool: Tool, parameter: str) -> list[str]:
-    """Tools whose outputs have such a key, of the same app first; else the read-only siblings that
-    this episode has not called."""
+    """Tools whose outputs have such a key, of the same app first; else read-only siblings."""
 
     def producers(app: str | None) -> list[str]:
         found = here.memory.producers(parameter, app)
@@ -145,8 +144,7 @@ def _lacks_values(here: Episode, tool: Tool) -> bool:
 
 
 def repeat_with_observed(here: Episode, tool: Tool, recipe: Recipe) -> Generator[Call, Step, None]:
-    """Repeats a recipe with one argument from the output of another tool: the pair with the fewest
-    tasks so far."""
+    """Repeats a recipe with one argument from another tool's output, the rarest pair of tools."""
     chosen = _rarest_source(here, tool, recipe.shape)
     if chosen is None:
         return

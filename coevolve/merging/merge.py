@@ -109,8 +109,7 @@ def _over_share(old: list[Line[Task]], new: list[Line[Task]], share: float) -> l
 
 
 def _evicted(lines: list[Line[Task]], most: int | None) -> list[int]:
-    """Places of the tasks that have to go, the oldest iteration first; anchors and the
-    environment's own tasks stay."""
+    """Places of the tasks that go, the oldest iteration first; anchors and other origins stay."""
     origins = [line.record.origin for line in lines]
     synthetic = [i for i, o in enumerate(origins) if o.kind == "synthesis" and o.iteration > 0]
     oldest_first = sorted(synthetic, key=lambda place: (origins[place].iteration, place))

@@ -40,8 +40,7 @@ def read(run: str) -> list[StageTotals]:
 
 
 def valid(stages: Sequence[StageTotals]) -> int:
-    """Tasks that `validate` kept at the end of a run without iterations; 0 where it called no
-    model."""
+    """Tasks that `validate` kept in a run without iterations; 0 where it called no model."""
     return max((stage.kept or 0 for stage in stages if stage.stage == "validate"), default=0)
 
 

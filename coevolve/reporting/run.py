@@ -77,8 +77,7 @@ def read(run: str) -> list[IterationReport]:
 
 
 def appended(path: Path, type_: type[T]) -> Iterator[T]:
-    """The records of a file to which a run appends, if there is one. A torn last line, as a killed
-    run leaves it, is passed over."""
+    """The records of a file to which runs append; a torn last line of a killed one is dropped."""
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     for number, line in enumerate(lines[:-1], 1):
         try:

@@ -91,8 +91,7 @@ class RolloutGroup:
 
 
 class EvidenceTable:
-    """Things that rollouts showed: how many rollouts each, and a few of these as evidence, those
-    with the smallest hashes."""
+    """How many rollouts showed each thing, and the rows of a few of these as evidence."""
 
     def __init__(self, limit: int) -> None:
         self.counts: Counter[Hashable] = Counter()

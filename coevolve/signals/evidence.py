@@ -26,8 +26,7 @@ MAX_OPEN = 64  # Files that are kept open in the second pass
 
 
 class TwoPassReader:
-    """A context manager around the lines of a first pass; `read` is the second. `reject` is told of
-    each bad line, and may raise."""
+    """A context manager: iterating is the first pass, `read` the second; `reject` may raise."""
 
     def __init__(self, lines: Iterable[Line[RolloutHead]], reject: Callable[[Line, str], None]):
         self._lines, self._reject = lines, reject
@@ -93,8 +92,7 @@ class TwoPassReader:
 
 
 def _is_plain(where: str) -> bool:
-    """Whether the lines lie in a file as they were read. `stdin` is what the standard input is
-    called, whatever the folder holds."""
+    """Whether the lines lie in a file as they were read; standard input is called `stdin`."""
     return where != "stdin" and os.path.isfile(where) and not where.endswith((".gz", ".zst"))
 
 
@@ -127,8 +125,7 @@ def signal_of(
 
 
 def _rollout(row: int, rollouts: RolloutColumns, reader: TwoPassReader) -> RolloutEvidence | None:
-    """None for a line that is bad beyond its head. Raises CoevolveError where another rollout is
-    there than in the first pass."""
+    """None for a bad line. Raises CoevolveError where another rollout is there than before."""
     rollout = reader.read(rollouts.place(row))
     if rollout is not None and hash_of(rollout.id) != rollouts.id_hash[row]:
         raise CoevolveError("the input changed while it was being read; run the command again")

@@ -43,8 +43,7 @@ class Extraction(NamedTuple):
     reader: TwoPassReader
 
     def renewed(self, history: History) -> History:
-        """The history with the outcomes of the input, which replace those of the same tasks in the
-        same iterations."""
+        """The history with the input's outcomes in place of the same tasks' and iterations'."""
         known = history.without(task_groups.covered(self.counts))
         return known.joined(task_groups.outcomes(self.counts))
 
@@ -119,8 +118,7 @@ def _add(counts: RolloutCounts, line: Line[RolloutHead], place: LinePlace) -> st
 def candidates(
     counts: RolloutCounts, history: History, settings: SignalSettings, inventory: Inventory | None
 ) -> Iterator[SignalCandidate]:
-    """Every candidate of the selected kinds. `history` holds none of the input's tasks in the same
-    iteration."""
+    """Every candidate; `history` holds none of the input's tasks in the same iteration."""
     tasks = list(task_groups.task_iterations(counts, history))
     seen = RuleInput(counts, tasks, settings, inventory)
     for kind in selected(settings):

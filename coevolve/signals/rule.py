@@ -1,5 +1,4 @@
-"""The parts of a signal kind: what its rule reads, what it yields, how it is registered
-(`kinds`)."""
+"""The parts of a signal kind: what its rule reads, what it yields, how the kind is registered."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from coevolve.signals.task_groups import TaskIteration
 from coevolve.signals.views import RolloutSteps
 
 MAX_PAIRED_TOOLS = 512
-"""Tools that are looked at in pairs, those called most: more than AppWorld's 457, and few enough
-for their square."""
+"""Tools that are looked at in pairs: more than AppWorld's 457, and few enough for their square."""
 
 
 class SignalCandidate(NamedTuple):

@@ -34,8 +34,7 @@ class RolloutHead(
 
     @property
     def verdict(self) -> bool | None:
-        """The environment's verdict; where it gives only a score, whether that is at least 0.5;
-        None without both."""
+        """The environment's verdict, or whether the score is a success; None without both."""
         if self.success is not None:
             return self.success
         return None if self.score is None else self.score >= SUCCESS

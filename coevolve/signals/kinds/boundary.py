@@ -62,8 +62,7 @@ def _candidate(
 
 
 def _both_outcomes(rollouts: RolloutColumns, members: list[int], limit: int) -> list[int]:
-    """At most `limit` of the rows, successes and failures in equal parts where there are enough of
-    both; in order."""
+    """At most `limit` of the rows, in order, both outcomes in equal parts where possible."""
     fewer, more = sorted(rollouts.by_success(members), key=len)
     few = min(len(fewer), limit // 2)
     return rollouts.ordered(fewer[:few] + more[: limit - few])

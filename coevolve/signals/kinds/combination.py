@@ -49,8 +49,7 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
 
 
 class CallSets:
-    """Which rollouts called which tools, as bit sets, so that thousands of pairs are counted
-    fast."""
+    """Which rollouts called which tools, as bit sets: thousands of pairs are counted fast."""
 
     def __init__(self, called: Mapping[str, Sequence[int]], rollouts: RolloutColumns):
         ranked = sorted(called, key=lambda tool: (-len(called[tool]), tool))
@@ -90,8 +89,7 @@ def testable(tests: list[PairTest], alpha: float) -> list[PairTest]:
 
 
 def _test(pair: Pattern, calls: CallSets, size: float, alpha: float) -> PairTest | None:
-    """None where the tools never meet, one never occurs without the other, or no outcome could be
-    significant."""
+    """None where the tools never meet, or never part, or no outcome could be significant."""
     trials, failures = calls.both(pair)
     alone = [(n - trials, failed - failures) for n, failed in map(calls.single.get, pair)]
     if not trials or not all(n for n, _ in alone):

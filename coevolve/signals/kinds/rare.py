@@ -99,8 +99,7 @@ def _support(family: PatternFamily, inventory: Inventory | None) -> int:
 def _covered(
     family: str, pattern: Pattern, inventory: Inventory, coverage: Mapping[str, float]
 ) -> float:
-    """Coverage of the pattern's least covered app; 1 where the inventory knows none of its
-    names."""
+    """Coverage of the pattern's least covered app; 1 where the inventory knows no name of it."""
     names = pattern[:1] if family == "keys" else pattern
     if family != "app":
         names = tuple(inventory.tools[name] for name in names if name in inventory.tools)
