@@ -53,14 +53,14 @@ def make_policy(
     `prompt` names a style of `prompts`. Raises UsageError or Unreachable for what is neither,
     MissingDependency where torch is needed and missing.
     """
-    told = style(prompt)
+    prompt_style = style(prompt)
     if models is not None:
-        if told.render:
+        if prompt_style.render:
             raise UsageError(
                 f"the prompt {prompt} is a whole text, and a chat server renders its own: "
                 "use a local model"
             )
-        return ServerPolicy(name, models, temperature, max_turn_tokens, told)
+        return ServerPolicy(name, models, temperature, max_turn_tokens, prompt_style)
     if name in PROGRAMS:
         return ProgramPolicy(name, PROGRAMS[name])
     from coevolve.models.transformers_lm import LocalModel, identity
@@ -72,7 +72,7 @@ def make_policy(
             threads=threads,
             max_tokens=max_tokens,
             max_turn_tokens=max_turn_tokens,
-            render=told.render,
+            render=prompt_style.render,
         )
     except (UsageError, Unreachable) as error:
         if Path(name).is_dir():
@@ -80,7 +80,7 @@ def make_policy(
         known = f"{', '.join(PROGRAMS)}; a Hugging Face directory or id"
         known += "; with --base-url, the server's name of a model"
         raise type(error)(f"{error}. A policy is one of {known}") from error
-    return LocalPolicy(identity(name), model, temperature, told)
+    return LocalPolicy(identity(name), model, temperature, prompt_style)
 
 
 def rollouts(
@@ -103,10 +103,9 @@ def rollouts(
     limits = pool.description.limits
     if max_steps is not None:
         limits = msgspec.structs.replace(limits, max_steps=max_steps)
-    told = episode_style(pool, policy.style)
-    episodes = _episodes(
-        tasks, pool, limits, samples, f"{seed}-{step}", f"{iteration}-{step}", told
-    )
+    keys = (f"{seed}-{step}", f"{iteration}-{step}")
+    prompt_style = episode_style(pool, policy.style)
+    episodes = _episodes(tasks, pool, limits, samples, keys, prompt_style)
     for episode in policy.play(episodes, pool):
         yield episode.record(
             policy=policy.name, iteration=iteration, step=step, seed=seed, keep_tokens=keep_tokens
@@ -129,9 +128,8 @@ def resumed(
     units = list(chunks(tasks, lcm(policy.rows, samples) // samples))
     keys = [content_id([task.id for task in unit]) for unit in units]
     found = [journal.get(key, list[Rollout]) for key in keys]
-    played = play(
-        list(chain.from_iterable(u for u, f in zip(units, found, strict=True) if f is None))
-    )
+    missing = (unit for unit, known in zip(units, found, strict=True) if known is None)
+    played = play(list(chain.from_iterable(missing)))
     for unit, key, known in zip(units, keys, found, strict=True):
         if known is None:
             known = list(islice(played, len(unit) * samples))
@@ -145,10 +143,11 @@ def _episodes(
     pool: Pool,
     limits: EpisodeLimits,
     samples: int,
-    key: str,
-    group: str,
-    told: Style,
+    keys: tuple[str, str],
+    prompt_style: Style,
 ) -> Iterator[Episode]:
+    """The episodes of the tasks; `keys` begin the keys of random draws and the names of groups."""
+    key, group = keys
     seen: Counter[str] = Counter()
     for task in tasks:
         pool.compare([task.env_version])
@@ -162,7 +161,12 @@ def _episodes(
         seen[task.id] += 1
         name = f"{group}-{task.id}" + (f"-{again}" if again else "")
         for sample in range(again * samples, (again + 1) * samples):
-            named = f"{key}-{task.id}-{sample}"
             yield Episode(
-                task, limits, key=named, group=name, sample=sample, tools=pool.tools, style=told
+                task,
+                limits,
+                key=f"{key}-{task.id}-{sample}",
+                group=name,
+                sample=sample,
+                tools=pool.tools,
+                style=prompt_style,
             )

@@ -19,17 +19,46 @@ def api_calls(code: str) -> list[str]:
     """``app.function`` of each call, in order."""
     tree = parsed(code)
     names = named_calls(tree) if tree else {}
-    return [
-        names[node]
-        for node in sorted(names, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
-    ]
+    ends = sorted(names, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
+    return [names[node] for node in ends]
 
 
 def named_calls(tree: ast.Module) -> dict[ast.Call, str]:
     """``app.function`` of each node of a tree that calls one."""
-    visitor = _Calls()
-    visitor.visit(tree)
-    return visitor.names
+    bound: dict[str, tuple[str, ...]] = {ROOT: ()}
+    names: dict[ast.Call, str] = {}
+    # A stack instead of recursion: a model's expression may be of any depth.
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, inner_done = waiting.pop()
+        if inner_done:
+            _bind(node, bound)
+            continue
+        if isinstance(node, ast.Call):
+            path = _path(node.func, bound)
+            if path is not None and len(path) == 2:
+                names[node] = ".".join(path)
+        if isinstance(node, ast.Assign):
+            waiting.append((node, True))
+        waiting.extend((child, False) for child in reversed(list(ast.iter_child_nodes(node))))
+    return names
+
+
+def _bind(node: ast.Assign, bound: dict[str, tuple[str, ...]]) -> None:
+    path = _path(node.value, bound)
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            bound.pop(target.id, None)
+            if path is not None:
+                bound[target.id] = path
+
+
+def _path(node: ast.expr, bound: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """Names below `apis`: () for itself, (app,), (app, function); None for something else."""
+    names = dotted(node, 3)
+    above = bound.get(names[0]) if names else None
+    path = (*above, *names[1:]) if above is not None else ()
+    return path if above is not None and len(path) <= 2 else None
 
 
 def parsed(code: str) -> ast.Module | None:
@@ -58,44 +87,3 @@ def dotted(node: ast.expr, most: int) -> tuple[str, ...] | None:
         names.append(name)
         node = inner
     return None
-
-
-class _Calls:
-    """Visits a program in the order of its text, without recursion: code may be of any depth."""
-
-    def __init__(self) -> None:
-        self.bound: dict[str, tuple[str, ...]] = {ROOT: ()}
-        self.names: dict[ast.Call, str] = {}
-
-    def visit(self, tree: ast.AST) -> None:
-        waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-        while waiting:
-            node, inner_done = waiting.pop()
-            if inner_done:
-                self._assign(node)
-                continue
-            if isinstance(node, ast.Call):
-                self._call(node)
-            if isinstance(node, ast.Assign):
-                waiting.append((node, True))
-            waiting.extend((child, False) for child in reversed(list(ast.iter_child_nodes(node))))
-
-    def _assign(self, node: ast.Assign) -> None:
-        path = self._path(node.value)
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                self.bound.pop(target.id, None)
-                if path is not None:
-                    self.bound[target.id] = path
-
-    def _call(self, node: ast.Call) -> None:
-        path = self._path(node.func)
-        if path is not None and len(path) == 2:
-            self.names[node] = ".".join(path)
-
-    def _path(self, node: ast.expr) -> tuple[str, ...] | None:
-        """Names below `apis`: () for itself, (app,), (app, function); None for something else."""
-        names = dotted(node, 3)
-        above = self.bound.get(names[0]) if names else None
-        path = (*above, *names[1:]) if above is not None else ()
-        return path if above is not None and len(path) <= 2 else None

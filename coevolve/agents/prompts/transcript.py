@@ -37,8 +37,10 @@ def clip(text: str, most: int) -> str:
 
 
 def transcript(steps: Sequence[Step], budget: int, first: int = 0) -> str:
-    """The steps, numbered from `first`, in about `budget` tokens: observations are clipped, then
-    steps left out of the middle."""
+    """The steps, numbered from `first`, in about `budget` tokens.
+
+    Long observations are clipped, then steps left out of the middle.
+    """
     longest = max((len(step.observation) for step in steps), default=0)
     while True:
         lines = [_line(first + place, step, longest) for place, step in enumerate(steps)]
@@ -48,11 +50,8 @@ def transcript(steps: Sequence[Step], budget: int, first: int = 0) -> str:
 
 
 def _line(number: int, step: Step, longest: int) -> str:
-    shown: dict[str, Any] = {
-        "step": number,
-        **action_fields(step.action),
-        "observation": clip(step.observation, longest),
-    }
+    observation = clip(step.observation, longest)
+    shown = {"step": number, **action_fields(step.action), "observation": observation}
     if step.error:
         shown["error"] = step.error
     if step.effects:
@@ -62,11 +61,9 @@ def _line(number: int, step: Step, longest: int) -> str:
 
 def action_fields(action: Call | str) -> dict[str, Any]:
     """An action as fields of a JSON object."""
-    return (
-        {"code": action}
-        if isinstance(action, str)
-        else {"tool": action.tool, "arguments": action.arguments}
-    )
+    if isinstance(action, str):
+        return {"code": action}
+    return {"tool": action.tool, "arguments": action.arguments}
 
 
 def _thinned(lines: list[str], budget: int) -> list[str]:
@@ -83,6 +80,5 @@ def _thinned(lines: list[str], budget: int) -> list[str]:
             break
         left -= cost
         head, tail = (head + 1, tail) if ahead else (head, tail - 1)
-    return (
-        [*lines[:head], f'{{"left_out": {tail - head}}}', *lines[tail:]] if head < tail else lines
-    )
+    left_out = [f'{{"left_out": {tail - head}}}'] if head < tail else []
+    return [*lines[:head], *left_out, *lines[tail:]]
