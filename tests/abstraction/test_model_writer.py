@@ -177,20 +177,29 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("reason", "bad"), [(reason, bad) for reason, all_ in BAD.items() for bad in all_]
-)
-def test_what_is_not_grounded_is_rejected_with_its_reason(reason, bad, tmp_path):
-    """The bad proposal is a reject; the good one beside it is kept."""
-    good = proposal(("I need milk.", [0]))
-    written = abstracted(SHOP, [ERRAND], {"tasks": [bad, good]}, tmp_path)
-    assert written.reasons == [reason]
+GOOD = proposal(("I need milk.", [0]))
+
+
+def test_what_is_not_grounded_is_rejected_with_its_reason(tmp_path):
+    """Every bad proposal of one answer is a reject; the good one beside them is kept."""
+    bad = [(reason, one) for reason, all_ in BAD.items() for one in all_]
+    bad = [(reason, one) for reason, one in bad if reason != "bad_proposal"]
+    answer = {"tasks": [*(one for _, one in bad), GOOD]}
+    written = abstracted(SHOP, [ERRAND], answer, tmp_path, per_context=len(bad) + 1)
+    queries = [[turn["query"] for turn in one["turns"]] for _, one in bad]
+    wanted = list(zip([reason for reason, _ in bad], queries, strict=True))
+    assert [(rejected.reason, rejected.query) for rejected in written.rejects] == wanted
     assert [task.query for task in written.tasks] == [["I need milk."]]
-    if reason == "bad_proposal":
-        assert PAY[0] in written.rejects[0].detail and len(written.requests) == 2, (
-            "asked again, reply kept"
-        )
-        assert "not the answer that was asked for" in written.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("bad", BAD["bad_proposal"])
+def test_what_is_no_proposal_is_rejected_with_its_text(bad, tmp_path):
+    """The model is asked again; then the bad one is a reject, the good one beside it is kept."""
+    written = abstracted(SHOP, [ERRAND], {"tasks": [bad, GOOD]}, tmp_path)
+    assert written.reasons == ["bad_proposal"] and PAY[0] in written.rejects[0].detail
+    assert [task.query for task in written.tasks] == [["I need milk."]]
+    assert len(written.requests) == 2, "asked again, reply kept"
+    assert "not the answer that was asked for" in written.requests[1]["messages"][-1]["content"]
 
 
 def test_a_composed_action_is_executed_before_it_is_believed(tmp_path):
