@@ -61,10 +61,10 @@ def sources(
             continue
         app = (apps or {}).get(step.action.tool) or step.action.tool.partition(".")[0]
         found[-1].update(_arguments(step.action.arguments, (), parts, app))
-        for path, value in _parts_of(step.action.arguments, ()):
+        for path, value in parts_of(step.action.arguments):
             if not isinstance(value, list | dict):
                 held.setdefault(identity(value), set()).add(_words_of(path))
-        for path, part in _parts_of(output(step.observation), ()) if step.error is None else ():
+        for path, part in parts_of(output(step.observation)) if step.error is None else ():
             same, words = identity(part), _words_of(path)
             known = held.get(same, ())
             if not known or (trivial(part) and not any(_agree(words, other) for other in known)):
@@ -79,6 +79,14 @@ def at(value: Any, path: tuple) -> Any:
     for key in path:
         value = value[key]
     return value
+
+
+def parts_of(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
+    """(path, part) of all parts of a parsed output, the whole first."""
+    yield path, value
+    if isinstance(value, (list, dict)):
+        for key, member in _members(value):
+            yield from parts_of(member, (*path, key))
 
 
 def trivial(value: Any) -> bool:
@@ -131,21 +139,17 @@ def _best(value: Any, words: tuple[str, ...], parts: Any, app: str) -> ValueSour
     return min(fitting, key=rank).source if fitting else None
 
 
-def _parts_of(value: Any, path: tuple) -> Iterator[tuple[tuple, Any]]:
-    """All parts of a value, the whole first."""
-    yield path, value
-    if isinstance(value, (list, dict)):
-        for key, member in _members(value):
-            yield from _parts_of(member, (*path, key))
-
-
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:
     return iter(value.items()) if isinstance(value, dict) else iter(enumerate(value))
 
 
+def last_name(path: tuple) -> str:
+    """The last name on a path: ("orderIds", 0) → "orderIds"; "" where it has none."""
+    return next((key for key in reversed(path) if isinstance(key, str)), "")
+
+
 def _words_of(path: tuple) -> tuple[str, ...]:
-    """The words of the last name on a path: ("orders", 0, "orderId") → ("order", "id")."""
-    return words_of(next((key for key in reversed(path) if isinstance(key, str)), ""))
+    return words_of(last_name(path))
 
 
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

@@ -36,7 +36,7 @@ from coevolve.environments.protocol import ActionResult, Description, Opened, To
 from coevolve.environments.replay import ReplayCoroutine, checked_responses
 from coevolve.grounding.solutions import executed_steps, first_unknown
 from coevolve.grounding.texts import mentions
-from coevolve.provenance import output, sources
+from coevolve.provenance import last_name, output, parts_of, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
 
 MAX_TURN_CHARACTERS = 1200
@@ -175,15 +175,14 @@ def check_knowable(
 ) -> None:
     """Checks that no identifier stands in a query that only an observation shows."""
     text = "\n".join(queries)
-    user = {str(value) for _, value in _named(list(opened.values.values()))}
+    user = {text for _, text in _named(list(opened.values.values()))}
     for code in _SHORT_CODE.findall(text):
         if code not in user and _only_observed(code, exploration, opened):
             raise RejectedProposal("unknowable", f"text {code}")
     calls = [step.action.arguments for step in executed.steps if isinstance(step.action, Call)]
-    used = {str(v) for arguments in calls for key, v in _named(arguments) if _KEY.search(key)}
+    used = {form for arguments in calls for key, form in _named(arguments) if _KEY.search(key)}
     for step in exploration.steps:
-        for key, value in _named(output(step.observation)):
-            form = str(value)
+        for key, form in _named(output(step.observation)):
             identifier = _KEY.search(key) or _CODE_LIKE.fullmatch(form)
             if form in user or not identifier:
                 continue
@@ -194,26 +193,17 @@ def check_knowable(
 
 def _only_observed(code: str, exploration: Exploration, opened: Opened) -> bool:
     """Whether an observation had it before any action did."""
-    if mentions(opened.observation, code):
-        return False
+    texts = [(opened.observation, False)]
     for step in exploration.steps:
-        if mentions(canonical(step.action).decode(), code):
-            return False
-        if mentions(step.observation, code):
-            return True
-    return False
+        texts += [(canonical(step.action).decode(), False), (step.observation, True)]
+    return next((observed for text, observed in texts if mentions(text, code)), False)
 
 
-def _named(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """(key, scalar) of all parts of an output; members of a list carry the list's key."""
-    if isinstance(value, dict):
-        for name, member in value.items():
-            yield from _named(member, name)
-    elif isinstance(value, list):
-        for member in value:
-            yield from _named(member, key)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield key, value
+def _named(value: Any) -> Iterator[tuple[str, str]]:
+    """(key, text) of the texts and numbers in an output; members of a list carry the list's key."""
+    for path, part in parts_of(value):
+        if isinstance(part, str | int | float) and not isinstance(part, bool):
+            yield last_name(path), str(part)
 
 
 def check_effects(executed: ExecutedSolution, tools: Mapping[str, Tool]) -> None:

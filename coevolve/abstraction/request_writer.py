@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from coevolve.abstraction.goals import GoalSlice
@@ -23,7 +23,7 @@ from coevolve.abstraction.tool_names import named_tool
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.grounding.arguments import grounded, is_default, json_key
-from coevolve.provenance import ValueSource, at, identity, output
+from coevolve.provenance import ValueSource, at, identity, output, parts_of
 
 MAX_TURN_CHARACTERS = 600
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -142,10 +142,11 @@ class RequestWriter:
         if words is None:
             raise Unwritable("unknowable")
         key, meant = source.path[-1], identity(at(parsed, source.path))
-        for step in (*self._trace.steps, *self._found.results.values()):
-            for row in _objects(output(step.observation)) if step.error is None else ():
-                same = key in row and row_words(phrase.template, row, ()) == words
-                if same and identity(row[key]) != meant:
+        observed = (*self._trace.steps, *self._found.results.values())
+        for step in (step for step in observed if step.error is None):
+            for _, row in parts_of(output(step.observation)):
+                same = isinstance(row, dict) and row_words(phrase.template, row, ()) == words
+                if same and key in row and identity(row[key]) != meant:
                     raise Unwritable("ambiguous_reference")
         return ROW_SLOT.sub(lambda slot: words[slot[1]], phrase.template)
 
@@ -163,15 +164,6 @@ class RequestWriter:
     def _reference(self, index: int, source: ValueSource) -> OutputPhrase:
         step, app = self._trace.steps[source.step], self._trace.tool(index).app
         return reference(self._trace.tools, step, source.path, app)
-
-
-def _objects(value: Any) -> Iterator[dict]:
-    """The objects in a parsed output, at any depth."""
-    if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    for member in value if isinstance(value, list) else ():
-        yield from _objects(member)
 
 
 def _value_at(observation: str, path: tuple) -> Any:

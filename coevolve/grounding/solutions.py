@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coevolve.environments.protocol import ActionResult, CodeSyntax, Tool
 from coevolve.grounding.arguments import UNKNOWN, Grounding, grounded
 from coevolve.grounding.programs import unknown_constants
-from coevolve.provenance import at, output, sources
+from coevolve.provenance import at, output, parts_of, sources
 from coevolve.records import Action, Call, Step, canonical
 
 
@@ -82,10 +82,10 @@ def first_unknown(
 
 def output_text(observation: str) -> str:
     """The keys and values of an output, a line each, so that a list's numbers stand apart."""
-    parts, lines = [output(observation)], []
-    for part in parts:
-        if isinstance(part, dict | list):
-            parts += [*part, *part.values()] if isinstance(part, dict) else part
-        else:
+    lines: list[str] = []
+    for _, part in parts_of(output(observation)):
+        if isinstance(part, dict):
+            lines += part
+        elif not isinstance(part, list):
             lines.append(part if isinstance(part, str) else json.dumps(part))
     return "\n".join(lines)

@@ -29,12 +29,8 @@ from coevolve.records import Action, Call, Task, canonical
 
 Gate = Literal["strict", "paper"]
 _TECHNICAL = re.compile(r"supervisor\..*|api_docs\..*|.*\.login")
-_COMMON = frozenset(
-    word[:4]
-    for word in (
-        "that this with from have your which them their what when thing things make please"
-    ).split()
-)
+_COMMON_WORDS = "that this with from have your which them their what when thing make please".split()
+_COMMON = frozenset(word[:4] for word in _COMMON_WORDS)
 
 
 class GateFailure(NamedTuple):
