@@ -25,34 +25,24 @@ from ..data_files import read_data
 INSTALL = "coevolve env install bfcl"
 PREFIX = "multi_turn_"
 
-DOCUMENTS = {
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-}
-"""The eight API classes and the stem of their document and source files."""
 
+class PackageFile(NamedTuple):
+    """The tables of package.toml, which says what each holds."""
+
+    release: str
+    categories: list[str]
+    main: list[str]
+    documents: dict[str, str]
+    digests: dict[str, str]
+
+
+_PINNED: PackageFile = read_data(Path(__file__).with_name("package.toml"), PackageFile)
+DOCUMENTS, CATEGORIES, MAIN = _PINNED.documents, _PINNED.categories, _PINNED.main
 CLASSES = tuple(DOCUMENTS)
-MAIN = ("GorillaFileSystem", "VehicleControlAPI", "TradingBot", "TravelAPI")
-"""Each official task has exactly one of these; the others come beside them."""
-
-CATEGORIES = ("base", "long_context", "miss_func", "miss_param")
 
 
 class DamagedPackage(Exception):
     """The installed package is missing, of another version, or not as released."""
-
-
-class PinnedPackage(NamedTuple):
-    """The tables of package.toml."""
-
-    release: str
-    digests: dict[str, str]
 
 
 @cache
@@ -67,15 +57,14 @@ def root() -> Path:
 @cache
 def version() -> str:
     """`<release>+<12 hex digits over all pinned files>`. Raises `DamagedPackage`."""
-    pinned = read_data(Path(__file__).with_name("package.toml"), PinnedPackage)
     # importlib.metadata would say the same, and take a tenth of the worker's start
-    found = (path.stem for place in sys.path for path in Path(place).glob("bfcl_eval-*.dist-info"))
-    release = next(found, "bfcl_eval-?").rpartition("-")[2]
-    if release != pinned.release:
-        needed = f"bfcl-eval {release} is installed, {pinned.release} is needed"
+    names = (path.stem for place in sys.path for path in Path(place).glob("bfcl_eval-*.dist-info"))
+    release = next(names, "bfcl_eval-?").rpartition("-")[2]
+    if release != _PINNED.release:
+        needed = f"bfcl-eval {release} is installed, {_PINNED.release} is needed"
         raise DamagedPackage(f"{needed}. Try: {INSTALL}")
     whole = hashlib.sha256()
-    for name, expected in sorted(pinned.digests.items()):
+    for name, expected in sorted(_PINNED.digests.items()):
         found = digest(name)
         if found != expected:
             differs = f"{name} differs from release {release}"
