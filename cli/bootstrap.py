@@ -20,7 +20,7 @@ STEPS_PER_SECOND = 13
 class BootstrapOutput(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Output"
 
-    output: Annotated[str, Option("Directory to make.", metavar="DIR", short="-o")]
+    output: Annotated[str, Option("Directory to make.", metavar="DIR", short="-o", file="main")]
     workers: Workers = 1
     quiet: Annotated[bool, Advanced("Print no progress and no summary.", short="-q")] = False
 

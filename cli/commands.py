@@ -27,7 +27,7 @@ COMMANDS = {
     "abstract": "Turn explorations into candidate tasks with solutions.",
     "validate": "Keep the tasks that execution confirms and controls do not pass.",
     "merge": "Merge new tasks into a task set.",
-    "evaluate": "Measure success with intervals, by kind and difficulty, pass@k, paired differences.",
+    "evaluate": "Measure success: intervals, kinds, difficulty, pass@k, paired differences.",
     "bootstrap": "Build the laptop policy from a seed.",
     "env": "List, install and check environments; print their tasks.",
     "doctor": "Print what is installed where, and what each command lacks.",

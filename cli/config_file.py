@@ -1,4 +1,4 @@
-"""--config FILE: TOML with a table per command. Whatever is misspelt is an error with a suggestion (exit 2)."""
+"""--config FILE: TOML with a table per command. What is misspelt is an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOP = "loop"
 
 
 def read(path: str, command: str, options: dict[str, Field]) -> dict[str, Any]:
-    """The values of the command's table, by the names of their fields; `options` are by their keys."""
+    """The values of the command's table by their fields' names; `options` are by their keys."""
     tables = _tables(path)
     values = {}
     for key, value in tables.get(command, {}).items():

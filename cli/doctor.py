@@ -57,7 +57,9 @@ def command(
 def _line(record: Part | Use) -> str:
     mark = "ok     " if record.ok else "MISSING"
     if isinstance(record, Use):
-        return f"{mark}  {record.command:<40}  {'; '.join(record.install) or ', '.join(record.missing)}".rstrip()
+        lacks = "; ".join(record.install) or ", ".join(record.missing)
+        return f"{mark}  {record.command:<40}  {lacks}".rstrip()
     told = ", ".join(f"{name} {value}" for name, value in record.found.items())
     lacks = f"lacks {', '.join(record.missing)}" if record.missing else ""
-    return f"{mark}  {record.part:<14}  {'  '.join(filter(None, (told, lacks, record.install)))}".rstrip()
+    rest = "  ".join(filter(None, (told, lacks, record.install)))
+    return f"{mark}  {record.part:<14}  {rest}".rstrip()

@@ -1,4 +1,4 @@
-"""`coevolve env`: which environments there are, their installation, their health, their own tasks."""
+"""`coevolve env`: environments, their installation, their health, their own tasks."""
 
 from __future__ import annotations
 

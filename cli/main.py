@@ -15,9 +15,7 @@ import time
 
 from coevolve.errors import WRITE_ERRORS, CoevolveError, Exit, PipeClosed
 
-_INTERRUPTED = (
-    "interrupted; a rerun of the same command goes on where a journal or a checkpoint was kept"
-)
+_INTERRUPTED = "interrupted; a rerun goes on where a journal or a checkpoint was kept"
 
 
 class _Terminated(KeyboardInterrupt):
@@ -39,17 +37,18 @@ class _Signals:
     def __init__(self) -> None:
         self.first: int | None = None
         self._raised = 0.0
-        self._before: dict[int, object] = {}
+        self._installed: list[int] = []
 
     def install(self) -> None:
         """Leaves alone what the parent had ignored (nohup, `&` of a script)."""
         for number in self.KINDS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._handle)
+                signal.signal(number, self._handle)
+                self._installed.append(number)
 
     def release(self) -> None:
         """The work is over: the first signal ends the process at once, a repeat changes nothing."""
-        for number in self._before:
+        for number in self._installed:
             signal.signal(number, signal.SIG_DFL if self.first is None else signal.SIG_IGN)
 
     def _handle(self, number: int, _: object) -> None:
@@ -95,9 +94,8 @@ def _run(argv: list[str]) -> tuple[int, str | None]:
             traceback.print_exc()
         return _explain(error)
     except SystemExit as error:
-        if isinstance(
-            error.__context__, BrokenPipeError
-        ):  # Typer's answer to a reader of the help that has gone
+        # Typer's answer to a reader of the help that has gone.
+        if isinstance(error.__context__, BrokenPipeError):
             return Exit.PIPE, None
         return Exit.FAILED, f"internal error: a library ended the process ({error})"
     if result == Exit.INTERRUPTED:  # how newer Typer hands on Ctrl-C
@@ -119,19 +117,14 @@ def _explain(error: Exception) -> tuple[int, str | None]:
             return Exit.USAGE, context.get_help()
         hint = f" Try: {context.command_path} --help" if context else ""
         return Exit.USAGE, error.format_message() + hint
-    return (
-        Exit.FAILED,
-        f"internal error: {type(error).__name__}: {error} (COEVOLVE_DEBUG=1 shows where)",
-    )
+    fault = f"{type(error).__name__}: {error}"
+    return Exit.FAILED, f"internal error: {fault} (COEVOLVE_DEBUG=1 shows where)"
 
 
 def _say(message: str) -> None:
+    line = message if message.startswith("Usage:") else f"coevolve: {message}"
     with contextlib.suppress(OSError):  # nobody reads stderr: the exit code still tells
-        print(
-            message if message.startswith("Usage:") else f"coevolve: {message}",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(line, file=sys.stderr, flush=True)
 
 
 def _fill_descriptors() -> None:

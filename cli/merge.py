@@ -55,6 +55,5 @@ def _report(s: Stage, merged: Merged, max_tasks: int | None) -> None:
     if reasons:
         s.note(", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items())))
     if max_tasks is not None and len(merged.kept) > max_tasks and not s.quiet:
-        jsonl.warn(
-            f"merge: {len(merged.kept)} tasks stay, more than --max-tasks {max_tasks}: anchors are never evicted"
-        )
+        stay = f"{len(merged.kept)} tasks stay, more than --max-tasks {max_tasks}"
+        jsonl.warn(f"merge: {stay}: anchors are never evicted")

@@ -42,7 +42,8 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
     model: Annotated[
         str | None,
         Option(
-            "The model at --base-url that does this work, or the READY.json of a trainer that serves its policy.",
+            "The model at --base-url that does this work, or a trainer's READY.json: the policy "
+            "that it serves.",
             panel=MODEL,
             metavar="NAME",
             default="programs do it, no model is asked",
@@ -125,7 +126,7 @@ Player = Annotated[
     str | None,
     Option(
         "What plays the tasks: one of the built-in policies; a Hugging Face directory or id; "
-        "a model at --base-url, or the READY.json of a trainer that serves its policy.\n"
+        "a model at --base-url, or a trainer's READY.json: the policy that it serves.\n"
         "  solution: the task's own solution\n"
         "  nothing: does nothing\n"
         "  hollow: one harmless call a turn, reading without doing\n"

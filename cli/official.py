@@ -3,7 +3,7 @@ beside the usual ones."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -21,11 +21,11 @@ from coevolve_cli.streams import Stage
 ENVIRONMENTS = ("bfcl", "bfcl-strict")
 
 
-class Scored(NamedTuple):
+class OfficialScores(NamedTuple):
     records: list[Evaluation]
     """One per policy and official category, `by` official."""
     missing: str
-    """Which entries no rollout can be judged of, in words; empty if there are none."""
+    """Says which entries no rollout can be judged of; empty if there are none."""
 
 
 def check() -> None:
@@ -37,25 +37,21 @@ def check() -> None:
 def fit(rollouts: Iterable[Rollout], refuse: Callable[[Rollout, str], None]) -> list[Rollout]:
     """The rollouts that can have an official verdict at all; `refuse` is told the others.
 
-    Raises UsageError for another environment's, and for those of another version than the installed one or of none, whatever
-    --any-version says: the official code is of one version.
+    Raises UsageError for another environment's, and for those of another version than the installed
+    one or of none, whatever --any-version says: the official code is of one version.
     """
     kept: list[Rollout] = []
     with Pool("bfcl") as pool:
-        known = reading.official(pool)
+        known, installed = reading.official(pool), pool.description.version
         for rollout in rollouts:
             if rollout.env not in ENVIRONMENTS:
                 raise UsageError(
                     f"--official is BFCL's evaluation, and there are rollouts of {rollout.env!r}"
                 )
-            if rollout.task and rollout.task.env_version != pool.description.version:
-                version = (
-                    f"version {rollout.task.env_version}"
-                    if rollout.task.env_version
-                    else "tasks without a version"
-                )
+            if rollout.task and (made := rollout.task.env_version) != installed:
+                of = f"version {made}" if made else "tasks without a version"
                 raise UsageError(
-                    f"--official judges by version {pool.description.version}, and there are rollouts of {version}"
+                    f"--official judges by version {installed}, and there are rollouts of {of}"
                 )
             if reason := _unfit(rollout, known):
                 refuse(rollout, reason)
@@ -81,14 +77,11 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
         return ""
     if name not in known:
         return f"no official entry is called {name}"
-    return (
-        ""
-        if task.query == known[name].query
-        else f"the official entry {name} asks for something else than the task"
-    )
+    same = task.query == known[name].query
+    return "" if same else f"the official entry {name} asks for something else than the task"
 
 
-def score(rollouts: list[Rollout], s: Stage) -> Scored:
+def score(rollouts: list[Rollout], s: Stage) -> OfficialScores:
     """The official verdicts, which cover every entry that a policy has played.
 
     A rollout that the official code would misread is a failure; one that the infrastructure lost is
@@ -97,56 +90,42 @@ def score(rollouts: list[Rollout], s: Stage) -> Scored:
     """
     with Pool("bfcl") as pool:
         judged = official.judge(rollouts, pool.tools)
-        sizes = {
-            f"multi_turn_{split}": pool.description.splits[split]
-            for split in pool.description.held_out
-        }
-    results: dict[tuple[str, str], list[evaluation.RolloutResult]] = {}
-    entries: dict[tuple[str, str], dict[str, bool]] = {}
-    told: Counter[str] = Counter(judged=0, refused=0, lost=0, differing=0)
+        about = pool.description
+        sizes = {f"multi_turn_{split}": about.splits[split] for split in about.held_out}
+    results: dict[tuple[str, str], list[evaluation.RolloutResult]] = defaultdict(list)
+    entries: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    counts: Counter[str] = Counter()
     for rollout in rollouts:
-        verdict = judged[rollout.id]
-        result = msgspec.structs.replace(evaluation.result(rollout), success=verdict.valid)
-        lost = rollout.stop_reason == MASKED
+        verdict, lost = judged[rollout.id], rollout.stop_reason == MASKED
         what = "lost" if lost else "judged" if verdict.judged else "refused"
-        told[what] += 1
+        counts[what] += 1
         if what != "judged":
-            s.keep_reject(
-                {"rollout": rollout.id, "reason": f"no official verdict: {verdict.error}"}
-            )
+            reason = f"no official verdict: {verdict.error}"
+            s.keep_reject({"rollout": rollout.id, "reason": reason})
         elif verdict.valid != rollout.success:
-            told["differing"] += 1
-            said = verdict.error or "valid"
-            s.keep_reject(
-                {
-                    "rollout": rollout.id,
-                    "reason": f"official verdict: {said}; here {rollout.success}",
-                }
-            )
+            counts["differing"] += 1
+            reason = f"official verdict: {verdict.error or 'valid'}; here {rollout.success}"
+            s.keep_reject({"rollout": rollout.id, "reason": reason})
         key = rollout.policy, verdict.category
-        results.setdefault(key, []).append(result)
-        seen = entries.setdefault(key, {})
-        seen[verdict.entry] = seen.get(verdict.entry, False) or not lost
+        result = evaluation.result(rollout)
+        results[key].append(msgspec.structs.replace(result, success=verdict.valid))
+        entries[key][verdict.entry] = entries[key].get(verdict.entry, False) or not lost
     s.note(
-        f"official verdicts {told['judged']}, refused {told['refused']} (counted as failures), lost {told['lost']}, "
-        f"differing from ours {told['differing']}"
+        f"official verdicts {counts['judged']}, refused {counts['refused']} (counted as failures), "
+        f"lost {counts['lost']}, differing from ours {counts['differing']}"
     )
     records, missing = [], []
     for (policy, category), found in sorted(results.items()):
-        seen = entries[policy, category]
-        if lost := [name for name, there in seen.items() if not there]:
-            missing.append(_missing(policy, category, lost))
+        played = entries[policy, category]
+        if lost := [name for name, there in played.items() if not there]:
+            more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+            missing.append(
+                f"no official score of {policy} on {category}: all its rollouts of "
+                f"{', '.join(lost[:5])}{more} were lost to the infrastructure"
+            )
             continue
         whole = sizes.get(category, 0)
-        group = f"{category} ({len(seen)} of {whole} entries)" if len(seen) < whole else category
+        some = f" ({len(played)} of {whole} entries)" if len(played) < whole else ""
         for record in evaluation.report(evaluation.collect(found), by=()):
-            records.append(msgspec.structs.replace(record, by="official", group=group))
-    return Scored(records, "; ".join(missing))
-
-
-def _missing(policy: str, category: str, lost: list[str]) -> str:
-    more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-    return (
-        f"no official score of {policy} on {category}: all its rollouts of {', '.join(lost[:5])}{more} were lost to the "
-        "infrastructure"
-    )
+            records.append(msgspec.structs.replace(record, by="official", group=category + some))
+    return OfficialScores(records, "; ".join(missing))

@@ -136,8 +136,8 @@ class SettingsCommand(BaseCommand, TyperCommand):
             name = ctx.command_path.partition(" ")[2]
             more = f"{hidden} more options: {ctx.command_path} --help-all. " if hidden else ""
             told = (
-                f"{more}Each option may also be a key of the table [{name}] in the file of --config, "
-                f"without its dashes, or the variable COEVOLVE_{_variable(name)}_<OPTION>."
+                f"{more}Each option may also be a key of the table [{name}] in the file of "
+                f"--config, or the variable COEVOLVE_{_variable(name)}_<OPTION>."
             )
             formatter.write("\n" + textwrap.fill(told, formatter.width) + "\n")
 

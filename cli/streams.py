@@ -46,7 +46,7 @@ class Stage:
         self._output, self._rejected = output, rejected
 
     def read(self, type_: type[T], *, head: bool = False, unique: bool = True) -> Iterator[Line[T]]:
-        """The records of the input files, in order. With `unique`, an id met twice is a bad line."""
+        """The records of the input, in order. With `unique`, an id met twice is a bad line."""
         self.inputs_opened = True
         bad = self._rejected if self._rejected.skip else None
         seen: set[str] = set()

@@ -198,7 +198,8 @@ def _check_backend(backend: str, call: Call) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is an option of --backend {other}")
     if call.rest and backend != "verl":
         raise UsageError(
-            f"what follows -- are overrides of verl's configuration ({call.rest[0]}): they need --backend verl"
+            f"what follows -- are overrides of verl's configuration ({call.rest[0]}): "
+            "they need --backend verl"
         )
 
 
@@ -209,9 +210,7 @@ def _planned(files: list[str] | None, io: EnvStreams) -> list[Task]:
     with reading.stage("train", files) as s:
         tasks = [line.record for line in s.read(Task)]
     if not tasks:
-        jsonl.warn(
-            "the input is empty: there are no tasks to train on, and the run itself would be refused"
-        )
+        jsonl.warn("the input is empty: the run itself would be refused")
     return tasks
 
 

@@ -1,4 +1,4 @@
-"""The verl part of `coevolve train`: what its options mean, and its dry run. No command of its own."""
+"""The verl part of `coevolve train`: what its options mean, and its dry run."""
 
 from __future__ import annotations
 

@@ -44,9 +44,8 @@ def serving(options: PlayerOptions) -> Iterator[PlayerOptions]:
     if model in PROGRAMS:
         raise UsageError(f"--backend vllm: the policy {model} is a program, not a model")
     if _is_path(model) and not any((Path(model) / name).is_file() for name in CONFIGURATIONS):
-        raise UsageError(
-            f"--backend vllm: {model} is no model directory (no {' or '.join(CONFIGURATIONS)} in it)"
-        )
+        names = " or ".join(CONFIGURATIONS)
+        raise UsageError(f"--backend vllm: {model} is no model directory (no {names} in it)")
     name = identity(model)
     with serve(model, name, options.vllm_args or "") as url:
         yield replace(options, model=name, base_url=url)

@@ -148,7 +148,7 @@ class Field(NamedTuple):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every class of settings: checks all values that have an `Option`. Raises UsageError."""
+    """Base of every class of settings: checks all values that have an `Option`."""
 
     PANEL: ClassVar[str] = "Options"
 
@@ -233,7 +233,7 @@ PromptStyle = Annotated[
         choices={
             "tools": "as its server or its chat template does it",
             "openai": "BFCL's way for models with tool calls of OpenAI's form",
-            "prompting": "BFCL's way for models without tool calls: functions in the prompt, calls as text",
+            "prompting": "BFCL's way for other models: functions in the prompt, calls as text",
             "qwen-fc": "BFCL's way for Qwen models",
         },
     ),

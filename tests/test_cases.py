@@ -1,6 +1,8 @@
-"""Runs tests/cases: a directory with `cmd` is a case; `expout`, `experr`, `exprc` are what it must print and return.
+"""Runs tests/cases: a directory with `cmd` is a case; `expout`, `experr`, `exprc` are what it must
+print and return.
 
-`cmd` is bash, run in a copy of its directory with `coevolve` on the PATH. A line of `experr` must occur in stderr.
+`cmd` is bash, run in a copy of its directory with `coevolve` on the PATH. A line of `experr` must
+occur in stderr.
 """
 
 from __future__ import annotations

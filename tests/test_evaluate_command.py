@@ -1,4 +1,5 @@
-"""`coevolve evaluate` through real processes: a policy that is run in the desk, and rollouts that exist."""
+"""`coevolve evaluate` through real processes: a policy that is run in the desk, and rollouts that
+exist."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def records(result):
 
 
 def test_a_policy_on_the_environments_own_tasks(coevolve, tmp_path):
-    """The solution succeeds, doing nothing does not; kept rollouts evaluate to the same; the pair differs by all points."""
+    """The solution succeeds, doing nothing does not; kept rollouts evaluate to the same; the pair
+    differs by all points."""
     solved, idle = tmp_path / "solved.jsonl", tmp_path / "idle.jsonl"
     common = ("evaluate", "--env", "desk", "--split", "dev", "--limit", "12", "--samples", "2")
     first = coevolve(*common, "--model", "solution", "--rollouts", solved)

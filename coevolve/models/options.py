@@ -26,7 +26,7 @@ class Budget(Settings, frozen=True, kw_only=True):
     budget_tokens: Annotated[
         int | None,
         Advanced(
-            "Tokens of paid calls, requests and replies together, after which the command stops (exit 5).",
+            "Tokens of paid calls, replies included, after which the command stops (exit 5).",
             default="no limit",
             ge=0,
         ),
@@ -34,7 +34,7 @@ class Budget(Settings, frozen=True, kw_only=True):
     budget_cost: Annotated[
         float | None,
         Advanced(
-            "Cost of paid calls, in the currency of --prices, after which the command stops (exit 5).",
+            "Cost of paid calls (as in --prices) after which the command stops (exit 5).",
             default="no limit",
             ge=0,
         ),
@@ -49,7 +49,7 @@ class ServiceOptions(Budget, frozen=True, kw_only=True):
     base_url: Annotated[
         str | None,
         Option(
-            "Address of an OpenAI-compatible server that has --model, or URL,URL for several with the same model. "
+            "Address of an OpenAI-compatible server that has --model, or URL,URL for several. "
             "Its key is read from OPENAI_API_KEY only.",
             metavar="URL",
         ),
@@ -72,7 +72,7 @@ class ServiceOptions(Budget, frozen=True, kw_only=True):
     prices: Annotated[
         str | None,
         Advanced(
-            "TOML or JSON with a table for each model: prompt, completion and cached, per million tokens.",
+            "TOML or JSON, a table a model: prompt, completion, cached, per million tokens.",
             panel=BUDGET,
             file="in",
         ),

@@ -32,8 +32,7 @@ class SignalOptions(SignalSettings, frozen=True, kw_only=True):
     max_signals: Annotated[
         int | None,
         Option(
-            "At most this many signals for one iteration of one environment, shared out by "
-            "--quota; 0 keeps all.",
+            "Signals for one iteration of one environment, shared out by --quota; 0 keeps all.",
             default=f"{MAX_SIGNALS}; with --mode paper 0",
             ge=0,
         ),

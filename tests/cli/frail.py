@@ -1,4 +1,5 @@
-"""A worker for the tests of faults: `swamp` cannot be opened until the file named by an argument exists, a `cliff` kills the worker.
+"""A worker for the tests of faults: `swamp` cannot be opened until the file named by an argument
+exists, a `cliff` kills the worker.
 
 Arguments: `swamp` = every start state is one, `toolless` = describes nothing, else a file.
 """

@@ -1,4 +1,5 @@
-"""`coevolve doctor`: what is there agrees with what the interpreter says, what is missing has an install line."""
+"""`coevolve doctor`: what is there agrees with what the interpreter says, what is missing has an
+install line."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from coevolve import doctor
+from coevolve.errors import installation
 from coevolve_cli.commands import COMMANDS
 from conftest import run
 
@@ -35,7 +37,8 @@ def test_what_is_there():
 
 
 def test_what_is_missing(tmp_path):
-    """An empty home has no environments: exit 0, with the install lines; asked for by name, exit 69."""
+    """An empty home has no environments: exit 0, with the install lines; asked for by name, exit
+    69."""
     environment = {**os.environ, "COEVOLVE_HOME": str(tmp_path), "PATH": "/nowhere"}
     found, table = records(env=environment)
     (bfcl,) = [r for r in found if r.get("part") == "bfcl"]
@@ -49,7 +52,7 @@ def test_what_is_missing(tmp_path):
     done = run("doctor", "core", "bfcl", env=environment, check=False)
     assert done.returncode == 69 and b"bfcl lacks the environment bfcl" in done.stderr
     assert run("doctor", "core").returncode == 0
-    assert b"did you mean 'bfcl'" in run("doctor", "bfc", check=False).stderr
+    assert b"Did you mean 'bfcl'" in run("doctor", "bfc", check=False).stderr
 
 
 @pytest.mark.parametrize(
@@ -57,11 +60,12 @@ def test_what_is_missing(tmp_path):
 )
 def test_versions(version, fits):
     """A range includes its lower end only, number by number."""
-    assert doctor._fits(version, doctor.Package("transformers", "5.9", "5.11")) is fits
+    assert doctor.fits(version, "transformers>=5.9,<5.11") is fits
 
 
 def test_a_gpu_and_a_torch_for_cpus(tmp_path, monkeypatch):
-    """With a GPU in the machine, a torch without CUDA is what is missing; an old driver is told from a new one."""
+    """With a GPU in the machine, a torch without CUDA is what is missing; an old driver is told
+    from a new one."""
     script = tmp_path / "nvidia-smi"
     script.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB, 570.12'\n")
     script.chmod(0o755)
@@ -78,16 +82,14 @@ def test_the_tables_agree_with_the_package():
     """Ranges are those of pyproject.toml, and every command that is named exists."""
     stated = {"core": PYPROJECT["dependencies"], **PYPROJECT["optional-dependencies"]}
     for name in ("core", "local", "models"):
-        own = {p.name: (p.at_least, p.below) for p in doctor.EXTRAS[name].packages}
-        wanted = {}
-        for line in stated[name]:
-            package, low, _, high = re.fullmatch(r"([\w-]+)>=([\d.]+)(,<([\d.]+))?", line).groups()
-            wanted[package] = (low, high or "")
-        assert own == wanted
+        assert sorted(doctor.NEEDS.extras[name].packages) == sorted(stated[name])
     assert any("verl==0.9.1" in line for line in stated["verl-cpu"])
-    for command in doctor.USES:
+    for command in doctor.NEEDS.uses:
         for word in command.split(" --")[0].split(", "):
             assert word.split()[0] in COMMANDS
-    assert {need for needs in doctor.USES.values() for need in needs} <= {
+    for extra in doctor.NEEDS.extras.values():
+        if names := re.search(r"'\.\[([\w,-]+)\]'", extra.install):
+            assert extra.install.startswith(installation(*names[1].split(",")))
+    assert {need for needs in doctor.NEEDS.uses.values() for need in needs} <= {
         part.part for part in doctor.parts()
     }

@@ -1,4 +1,5 @@
-"""What faults of the environment and bad records do to a stage: exit codes, what is written, what a rerun does."""
+"""What faults of the environment and bad records do to a stage: exit codes, what is written, what a
+rerun does."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def test_all_lost_while_exploring(coevolve, tmp_path, count):
 
 @pytest.mark.parametrize("name", STAGES)
 def test_part_lost_is_partial_and_a_rerun_tries_again(coevolve, tmp_path, name):
-    """Exit 75 with the rest written and the journal kept; when the environment works again, a rerun completes and tidies up."""
+    """Exit 75 with the rest written and the journal kept; when the environment works again, a rerun
+    completes and tidies up."""
     command, make = STAGES[name]
     marker = tmp_path / "marker"
     env = f"{FRAIL} {marker}"
@@ -114,7 +116,8 @@ def test_a_task_that_is_none_is_bad_input(coevolve, tmp_path, command, change):
 
 
 def test_a_start_that_the_environment_refuses_is_the_records_fault(coevolve, tmp_path):
-    """validate calls the task invalid, rollout and evaluate a bad line, abstract a reject; nobody calls it a lost episode."""
+    """validate calls the task invalid, rollout and evaluate a bad line, abstract a reject; nobody
+    calls it a lost episode."""
     start = Start(config={"nonsense": 1})
     bad = task("", env="desk", start=start)
     jsonl.write(tmp_path / "in", [bad])
@@ -157,7 +160,8 @@ def test_explorations_without_anything_to_ask_for_are_counted(coevolve, tmp_path
 
 
 def test_a_tool_that_the_environment_does_not_describe_is_no_crash(coevolve, tmp_path):
-    """A worker that runs a call of a tool it never described: the task is invalid, and the tool named."""
+    """A worker that runs a call of a tool it never described: the task is invalid, and the tool
+    named."""
     jsonl.write(tmp_path / "in", [task("hill", solution=[[Call("hidden", {"item": "tea"})]])])
     result = coevolve("validate", tmp_path / "in", "--env", FRAIL)
     assert b"calls hidden, a tool that the environment does not describe" in result.stderr
@@ -183,7 +187,8 @@ def test_a_file_beside_a_split_is_refused(coevolve, tmp_path):
 
 
 def test_another_version_is_refused_or_one_warning(coevolve, tmp_path):
-    """Records of another version of the environment: exit 2 in every stage that plays them, with --any-version a line a stage."""
+    """Records of another version of the environment: exit 2 in every stage that plays them, with
+    --any-version a line a stage."""
     jsonl.write(tmp_path / "in", [task(place, env_version="0.9") for place in ("hill", "plain")])
     jsonl.write(
         tmp_path / "ex",

@@ -1,4 +1,5 @@
-"""Commands with a model at a server: exit codes, totals, budgets, the key, and what a killed run costs."""
+"""Commands with a model at a server: exit codes, totals, budgets, the key, and what a killed run
+costs."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ FAULTS = {"429": TOO_MANY, "500": BROKEN, "cut": CUT, "hang": Fault(hang=6), "ha
 
 @pytest.mark.parametrize(("name", "code"), [("429", 0), ("500", 0), ("cut", 0), ("hang", 0), ("half", 75), ("no choice", 75)])  # fmt: skip
 def test_a_misbehaving_server(tasks, tmp_path, coevolve, uninterrupted, name, code):
-    """Each fault ends in the right output or in exit 75; a rerun pays only for what was missing and completes the output."""
+    """Each fault ends in the right output or in exit 75; a rerun pays only for what was missing and
+    completes the output."""
     expected, calls = uninterrupted
     with ScriptedServer(shop, {4: FAULTS[name], 7: FAULTS[name]}) as server:
         # Only the fault itself may take longer than an attempt, however busy the machine is.
@@ -108,7 +110,8 @@ def test_a_server_that_stays_broken(tasks, tmp_path, coevolve, uninterrupted, fa
 
 @pytest.mark.parametrize(("command", "fault"), [("rollout", "no choice"), ("evaluate", "half")])
 def test_a_server_that_never_says_anything(tasks, tmp_path, coevolve, fault, command):
-    """The server could be reached: all is lost work (exit 75), which a rerun makes good, and no unreachable environment."""
+    """The server could be reached: all is lost work (exit 75), which a rerun makes good, and no
+    unreachable environment."""
     with ScriptedServer(shop, {n: FAULTS[fault] for n in range(99)}) as server:
         line = [command if word == "rollout" else word for word in rollout(tasks, server, tmp_path)]
         first = coevolve(*line, check=False)
@@ -121,7 +124,8 @@ def test_a_server_that_never_says_anything(tasks, tmp_path, coevolve, fault, com
 
 
 def test_budget_totals_and_offline(tasks, tmp_path, coevolve, uninterrupted):
-    """--budget-calls ends with exit 5; runs add up to the uninterrupted one; the journal alone is enough then."""
+    """--budget-calls ends with exit 5; runs add up to the uninterrupted one; the journal alone is enough then.
+    """
     expected, calls = uninterrupted
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\nprompt = 2\ncompletion = 10\n")
@@ -150,7 +154,8 @@ def test_budget_totals_and_offline(tasks, tmp_path, coevolve, uninterrupted):
 
 
 def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
-    """`evaluate --model` measures it through the same journal; options come from the environment and a file, too."""
+    """`evaluate --model` measures it through the same journal; options come from the environment
+    and a file, too."""
     settings = tmp_path / "settings.toml"
     with ScriptedServer(shop) as server:
         settings.write_text(f'[evaluate]\nbase-url = "{server.url}"\nmax-calls = 3\n')
@@ -185,7 +190,8 @@ def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
 
 
 def test_the_key_is_nowhere(tasks, tmp_path, monkeypatch, coevolve):
-    """Not in records, logs, journal, run directory or traceback, even if the server says it in replies and errors."""
+    """Not in records, logs, journal, run directory or traceback, even if the server says it in
+    replies and errors."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("COEVOLVE_DEBUG", "1")
     monkeypatch.setenv("OPENAI_LOG", "debug")
@@ -228,7 +234,8 @@ def test_the_key_is_nowhere(tasks, tmp_path, monkeypatch, coevolve):
     ],
 )
 def test_options_that_mean_nothing(tmp_path, coevolve, options, says):
-    """Exit 2 with one line, nothing begun: neither an output nor its journal, and no password printed."""
+    """Exit 2 with one line, nothing begun: neither an output nor its journal, and no password
+    printed."""
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "explore.jinja").write_text("a {{ 1/0 }}")
     given = [option.format(prompts=tmp_path / "prompts") for option in options]
@@ -261,7 +268,8 @@ def test_a_dry_run_prints_no_password(coevolve):
 
 
 def kills(tasks: Path, folder: Path, count: int, expected: bytes, calls: int) -> None:
-    """Kills the command while a request chosen at random is with the server, again and again; then lets it finish."""
+    """Kills the command while a request chosen at random is with the server, again and again; then
+    lets it finish."""
     draw = random.Random(count)
     target: dict[str, int] = {}
 
@@ -290,7 +298,8 @@ def kills(tasks: Path, folder: Path, count: int, expected: bytes, calls: int) ->
 
 
 def test_killed_and_rerun(tasks, tmp_path, uninterrupted):
-    """kill -9 in the middle: the same output in the end, and no more paid than what was in flight."""
+    """kill -9 in the middle: the same output in the end, and no more paid than what was in flight.
+    """
     kills(tasks, tmp_path, 4, *uninterrupted)
 
 
@@ -302,7 +311,8 @@ def test_killed_twenty_times(tasks, tmp_path, uninterrupted):
 
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted(tasks, tmp_path, uninterrupted, sign, code):
-    """Ctrl-C or SIGTERM while calls hang: it ends at once with its code and one line; a rerun pays for the rest only."""
+    """Ctrl-C or SIGTERM while calls hang: it ends at once with its code and one line; a rerun pays
+    for the rest only."""
     expected, calls = uninterrupted
     reached = threading.Event()
 
@@ -327,7 +337,8 @@ def test_interrupted(tasks, tmp_path, uninterrupted, sign, code):
 
 
 def test_the_docs_name_options_that_exist(coevolve):
-    """Every flag in docs/models.md is one of a command's or the benchmark's, beside those of vLLM's own in their section."""
+    """Every flag in docs/models.md is one of a command's or the benchmark's, beside those of vLLM's
+    own in their section."""
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     before, _, section = text.partition("## A vLLM server for one command")
     said = set(re.findall(r"--[a-z][a-z-]+", before + section.partition("\n## ")[2]))

@@ -59,7 +59,8 @@ def test_mistakes(tasks):
 
 
 def test_killed_and_resumed(tmp_path):
-    """kill -9 in the middle, then a rerun: the same bytes, what was finished is not played again, the journal is gone."""
+    """kill -9 in the middle, then a rerun: the same bytes, what was finished is not played again,
+    the journal is gone."""
     count = tmp_path / "opened"
     env = f"{SHOP} {count}"
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks(env, 96))

@@ -1,4 +1,5 @@
-"""`--model`, `--model` and `--solver` with a trainer's READY.json: answers and records carry the name of the weights that gave them."""
+"""`--model`, `--model` and `--solver` with a trainer's READY.json: answers and records carry the
+name of the weights that gave them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CALLS = 4
 
 
 def ready(run: Path, iteration: int, url: str, **fields: object) -> Path:
-    """What the trainer leaves at the end of an iteration of two steps; its tasks were there before."""
+    """What the trainer leaves at the end of an iteration of two steps; its tasks were there before.
+    """
     files = VerlFiles(run)
     files.directory(iteration).mkdir(parents=True, exist_ok=True)
     files.tasks(iteration).touch()
@@ -61,7 +63,8 @@ def names(output: bytes) -> set[str]:
 
 
 def test_the_next_policy_is_asked_anew(tasks, tmp_path, coevolve):
-    """The same policy answers from the journal, the next one never with its answers; the server hears the name it knows."""
+    """The same policy answers from the journal, the next one never with its answers; the server
+    hears the name it knows."""
     run = tmp_path / "run"
     with ScriptedServer(lambda _: "the first") as server:
         first = ready(run, 1, server.url)
@@ -98,7 +101,8 @@ def test_two_runs_of_one_model(tasks, tmp_path, coevolve):
 
 
 def test_the_trainer_that_is_back(tasks, tmp_path, coevolve):
-    """Started again at the boundary it serves the same policy at another address: nothing is asked twice."""
+    """Started again at the boundary it serves the same policy at another address: nothing is asked
+    twice."""
     with ScriptedServer(lambda _: "done") as server, ScriptedServer(lambda _: "done") as moved:
         before = coevolve(*rollout(tasks, ready(tmp_path / "run", 1, server.url))).stdout
         assert coevolve(*rollout(tasks, ready(tmp_path / "run", 1, moved.url))).stdout == before
@@ -106,7 +110,8 @@ def test_the_trainer_that_is_back(tasks, tmp_path, coevolve):
 
 
 def test_the_trainer_goes_on_meanwhile(tasks, tmp_path, coevolve):
-    """What is said once the next iteration has begun is other weights' word: exit 69, and only earlier answers are kept."""
+    """What is said once the next iteration has begun is other weights' word: exit 69, and only
+    earlier answers are kept."""
     files = VerlFiles(tmp_path / "run")
 
     def answer(_: dict) -> str:
@@ -153,7 +158,8 @@ def test_files_that_are_none(tasks, tmp_path, coevolve, text, says):
 
 
 def test_what_does_not_go_with_it(tasks, tmp_path, coevolve):
-    """Another server, a server of the command's own, a copy beside which nothing tells that the trainer went on."""
+    """Another server, a server of the command's own, a copy beside which nothing tells that the
+    trainer went on."""
     file = ready(tmp_path / "run", 1, "http://127.0.0.1:9/v1")
     copy = Path(shutil.copy(file, tmp_path))
     empty = ready(tmp_path / "empty", 1, "")

@@ -1,4 +1,5 @@
-"""Starting is cheap: help imports no verb and no heavy library, and costs little more than Python itself."""
+"""Starting is cheap: help imports no verb and no heavy library, and costs little more than Python
+itself."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def test_help_imports_nothing_heavy():
 
 @pytest.mark.parametrize("verb", ["extract-signals", "merge"])
 def test_filters_import_nothing_heavy(verb: str):
-    """A filter run on an empty input loads no heavy library (newer Typer loads pydantic by itself)."""
+    """A filter run on an empty input loads no heavy library (newer Typer loads pydantic by itself).
+    """
     assert imported(verb, heavy=tuple(m for m in HEAVY if m != "pydantic")) == "[]"
 
 
@@ -67,7 +69,8 @@ def cpu_seconds(argv: list[str], times: int = 7) -> float:
 
 @pytest.mark.skipif(bool(os.environ.get("COVERAGE_RUN")), reason="a tracer is not the command")
 def test_help_costs_little_cpu():
-    """CPU time of `--help`, as a ratio to `python -c 'import typer'`: the registry adds little to Typer itself."""
+    """CPU time of `--help`, as a ratio to `python -c 'import typer'`: the registry adds little to
+    Typer itself."""
     help_ = cpu_seconds([sys.executable, "-m", "coevolve_cli.main", "--help"])
     typer = cpu_seconds([sys.executable, "-c", "import typer"])
     assert help_ <= 2 * typer, f"--help {help_ * 1000:.0f} ms, import typer {typer * 1000:.0f} ms"

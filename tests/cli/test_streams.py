@@ -103,20 +103,28 @@ def test_empty_input_is_no_error_but_is_said():
     assert run(*MERGE, "-e", check=False).returncode == 4
 
 
-def test_interrupt_is_130_and_terminate_is_143():
+def waiting(folder: Path, *before: str) -> subprocess.Popen:
+    """A merge that has begun and waits for more of its input; `before` stands before its command
+    line."""
+    begun = folder / "rejects"
+    begun.unlink(missing_ok=True)
+    command = [*before, *COEVOLVE, *MERGE, "--rejects", str(begun)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, **pipes)
+    process.stdin.write(task(1))
+    process.stdin.flush()
+    while not begun.exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    return process
+
+
+def test_interrupt_is_130_and_terminate_is_143(tmp_path: Path):
     """Ctrl-C and SIGTERM end a waiting command with one line and the documented codes."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        process = subprocess.Popen(
-            [*COEVOLVE, *MERGE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        process.stdin.write(task(1))
-        process.stdin.flush()
-        time.sleep(1)
+        process = waiting(tmp_path)
         process.send_signal(number)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == code
         assert len(err.decode().strip().splitlines()) == 1, err
 
@@ -165,7 +173,8 @@ def test_libraries_cannot_print_into_the_pipe():
 
 @pytest.mark.parametrize("option", ["--rejects", "--verdicts"])
 def test_a_file_named_twice_is_refused_untouched(tmp_path: Path, option: str):
-    """A side output that is an input or the output, by whatever name, is exit 2 before anything is opened."""
+    """A side output that is an input or the output, by whatever name, is exit 2 before anything is
+    opened."""
     path, link = tmp_path / "in.jsonl", tmp_path / "link"
     path.write_bytes(tasks(2))
     link.symlink_to(path)
@@ -289,31 +298,27 @@ except BaseException as error:
     ids=["INT", "TERM", "HUP"],
 )
 def test_a_signal_is_what_ended_it_whatever_a_library_says(tmp_path: Path, number: int, code: int):
-    """During the first import already; what a library makes of it doesn't count, and a repeat changes nothing."""
+    """During the first import already; what a library makes of it doesn't count, and a repeat
+    changes nothing."""
     (tmp_path / "typer.py").write_text(SLOW_LIBRARY)
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     process = subprocess.Popen([*COEVOLVE, *MERGE], stderr=subprocess.PIPE, env=env)
-    assert process.stderr.readline() == b"importing\n"
+    # The interpreter may say something of its own before the library does.
+    assert b"importing\n" in iter(process.stderr.readline, b"")
     process.send_signal(number)
-    assert process.stderr.readline() == b"cleaning\n"
+    assert b"cleaning\n" in iter(process.stderr.readline, b"")
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
-    assert (process.returncode, err.count(b"\n")) == (code, 1), err
-    assert b"interrupted" in err
+    _, err = process.communicate(timeout=60)
+    said = [line for line in err.splitlines() if line.startswith(b"coevolve: ")]
+    assert process.returncode == code and len(said) == 1 and b"interrupted" in said[0], err
+    assert b"Traceback" not in err
 
 
-def test_a_signal_that_the_parent_ignores_stays_ignored():
+def test_a_signal_that_the_parent_ignores_stays_ignored(tmp_path: Path):
     """nohup is respected."""
-    process = subprocess.Popen(
-        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COEVOLVE, *MERGE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    process.stdin.write(tasks(1))
-    process.stdin.flush()
-    time.sleep(1)
+    process = waiting(tmp_path, "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     process.send_signal(signal.SIGHUP)
-    assert process.communicate(timeout=20)[0] == tasks(1)
+    assert process.communicate(timeout=60)[0] == task(1)
     assert process.returncode == 0
 
 
