@@ -23,13 +23,12 @@ from coevolve_cli.streams import Stage
 class AbstractSettings(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Abstraction"
 
-    per_exploration: Annotated[int, Option("Tasks that one exploration may give.", ge=1)] = 4
-    per_context: Annotated[
-        int, Option("With --model: tasks that all rounds of one context may give.", ge=1)
-    ] = 4
-    min_confidence: Annotated[
-        float, Option("With --model: least confidence of its own in a task.", ge=0, le=1)
-    ] = 0.5
+    per_exploration: Annotated[int, Option(ge=1)] = 4
+    """Tasks that one exploration may give."""
+    per_context: Annotated[int, Option(ge=1)] = 4
+    """With --model: tasks that all rounds of one context may give."""
+    min_confidence: Annotated[float, Option(ge=0, le=1)] = 0.5
+    """With --model: least confidence of its own in a task."""
     seed: Seed = 0
 
 

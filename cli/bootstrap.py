@@ -20,9 +20,11 @@ STEPS_PER_SECOND = 13
 class BootstrapOutput(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Output"
 
-    output: Annotated[str, Option("Directory to make.", metavar="DIR", short="-o", file="main")]
+    output: Annotated[str, Option(metavar="DIR", short="-o", file="main")]
+    """Directory to make."""
     workers: Workers = 1
-    quiet: Annotated[bool, Advanced("Print no progress and no summary.", short="-q")] = False
+    quiet: Annotated[bool, Advanced(short="-q")] = False
+    """Print no progress and no summary."""
 
 
 def command(settings: BootstrapSettings, to: BootstrapOutput, call: Call) -> None:

@@ -28,11 +28,10 @@ Name = Annotated[
 
 
 class SplitOptions(Streams, frozen=True, kw_only=True):
-    split: Annotated[
-        str | None,
-        Option("Which of its splits; without this option they are listed.", metavar="NAME"),
-    ] = None
-    limit: Annotated[int | None, Option("The first N tasks only.", default="all", ge=0)] = None
+    split: Annotated[str | None, Option(metavar="NAME")] = None
+    """Which of its splits; without this option they are listed."""
+    limit: Annotated[int | None, Option(default="all", ge=0)] = None
+    """The first N tasks only."""
 
 
 def list_(io: Output) -> None:

@@ -22,9 +22,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="bfcl.")]
 
 
 class ExportOptions(Streams, frozen=True, kw_only=True):
-    to: Annotated[
-        str, Option("The folder, empty or not there yet: a BFCL_PROJECT_ROOT.", metavar="DIR")
-    ] = "bfcl"
+    to: Annotated[str, Option(metavar="DIR")] = "bfcl"
+    """The folder, empty or not there yet: a BFCL_PROJECT_ROOT."""
     any_version: AnyVersion = False
 
 

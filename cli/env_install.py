@@ -16,15 +16,12 @@ from coevolve.options import Option, Settings
 class InstallOptions(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "AppWorld"
 
-    data: Annotated[
-        str | None, Option("Its official data, as you have it.", metavar="DIR|BUNDLE")
-    ] = None
-    download: Annotated[bool, Option("Fetch the official data from where the package says.")] = (
-        False
-    )
-    sha256: Annotated[
-        str | None, Option("The SHA-256 digest that the data has to have.", metavar="DIGEST")
-    ] = None
+    data: Annotated[str | None, Option(metavar="DIR|BUNDLE")] = None
+    """Its official data, as you have it."""
+    download: Annotated[bool, Option()] = False
+    """Fetch the official data from where the package says."""
+    sha256: Annotated[str | None, Option(metavar="DIGEST")] = None
+    """The SHA-256 digest that the data has to have."""
 
 
 def install_(

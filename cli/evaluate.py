@@ -29,44 +29,23 @@ if TYPE_CHECKING:
 class EvaluateOptions(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Evaluation"
 
-    by: Annotated[
-        str,
-        Option(
-            "What tasks are grouped by: kind, difficulty, split, tag; none for the total only.",
-            metavar="GROUPING,…",
-        ),
-    ] = "kind,difficulty,split,tag"
-    against: Annotated[
-        str | None,
-        Option("Rollouts of another policy, to be compared with task by task.", file="in"),
-    ] = None
-    official: Annotated[
-        bool,
-        Option(
-            "BFCL's own evaluation, too (coevolve env install bfcl-official); "
-            "plays the split base if no tasks are named."
-        ),
-    ] = False
-    rollouts: Annotated[str | None, Option("With --model: keep the rollouts here.", file="out")] = (
-        None
-    )
+    by: Annotated[str, Option(metavar="GROUPING,…")] = "kind,difficulty,split,tag"
+    """What tasks are grouped by: kind, difficulty, split, tag; none for the total only."""
+    against: Annotated[str | None, Option(file="in")] = None
+    """Rollouts of another policy, to be compared with task by task."""
+    official: Annotated[bool, Option()] = False
+    """BFCL's own evaluation, too (coevolve env install bfcl-official); plays the split base if no
+    tasks are named."""
+    rollouts: Annotated[str | None, Option(file="out")] = None
+    """With --model: keep the rollouts here."""
     mean: Annotated[
-        str,
-        Advanced(
-            "What counts alike in the overall figure.",
-            choices={"tasks": "every task", "kinds": "every kind of task"},
-        ),
+        str, Advanced(choices={"tasks": "every task", "kinds": "every kind of task"})
     ] = "tasks"
-    weak_by: Annotated[
-        str | None,
-        Advanced(
-            "A base policy's rollouts of other tasks: at which kinds of task it was weak.",
-            file="in",
-        ),
-    ] = None
-    weak_below: Annotated[
-        float, Advanced("With --weak-by: success below this is weak.", ge=0, le=1)
-    ] = 0.5
+    """What counts alike in the overall figure."""
+    weak_by: Annotated[str | None, Advanced(file="in")] = None
+    """A base policy's rollouts of other tasks: at which kinds of task it was weak."""
+    weak_below: Annotated[float, Advanced(ge=0, le=1)] = 0.5
+    """With --weak-by: success below this is weak."""
 
 
 def command(

@@ -23,9 +23,8 @@ from coevolve_cli.streams import progress
 
 
 class ExploreStreams(RunStreams, frozen=True, kw_only=True):
-    tasks: Annotated[
-        str | None, Option("The tasks so far: coverage aims at other tools.", file="in")
-    ] = None
+    tasks: Annotated[str | None, Option(file="in")] = None
+    """The tasks so far: coverage aims at other tools."""
 
 
 def command(

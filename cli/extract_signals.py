@@ -20,29 +20,16 @@ from coevolve_cli.stage_options import Streams
 
 
 class SignalStreams(Streams, frozen=True, kw_only=True):
-    history: Annotated[
-        str | None,
-        Option(
-            "Outcomes of earlier iterations: read, and brought up to date.",
-            default="the input is its own history",
-            file="out",
-        ),
-    ] = None
-    env: Annotated[
-        str | None,
-        Option(
-            "The environment (name or command line) whose tools `unexplored` looks for.",
-            metavar="NAME|COMMAND",
-        ),
-    ] = None
-    tools: Annotated[
-        str | None,
-        Advanced(
-            "Its tools as JSON ([{name, app}], or a worker's describe), instead of --env.",
-            file="in",
-        ),
-    ] = None
-    summary: Annotated[bool, Option("Print counts and the strongest signals on stderr.")] = False
+    history: Annotated[str | None, Option(default="the input is its own history", file="out")] = (
+        None
+    )
+    """Outcomes of earlier iterations: read, and brought up to date."""
+    env: Annotated[str | None, Option(metavar="NAME|COMMAND")] = None
+    """The environment (name or command line) whose tools `unexplored` looks for."""
+    tools: Annotated[str | None, Advanced(file="in")] = None
+    """Its tools as JSON ([{name, app}], or a worker's describe), instead of --env."""
+    summary: Annotated[bool, Option()] = False
+    """Print counts and the strongest signals on stderr."""
 
 
 def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Call) -> None:

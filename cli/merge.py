@@ -19,16 +19,10 @@ from coevolve_cli.streams import Stage
 
 
 class TaskSets(Streams, frozen=True, kw_only=True):
-    into: Annotated[
-        list[str],
-        Option(
-            "The task set so far; may be given several times, and be the output too.", file="in"
-        ),
-    ] = []
-    exclude: Annotated[
-        list[str],
-        Option("Held-out tasks: no new task that touches one of them is taken.", file="in"),
-    ] = []
+    into: Annotated[list[str], Option(file="in")] = []
+    """The task set so far; may be given several times, and be the output too."""
+    exclude: Annotated[list[str], Option(file="in")] = []
+    """Held-out tasks: no new task that touches one of them is taken."""
 
 
 def command(files: Files, settings: MergeSettings, io: TaskSets) -> None:

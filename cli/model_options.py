@@ -40,15 +40,10 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
     """The model that does a command's work, and its server."""
 
     model: Annotated[
-        str | None,
-        Option(
-            "The model at --base-url that does this work, or a trainer's READY.json: the policy "
-            "that it serves.",
-            panel=MODEL,
-            metavar="NAME",
-            default="programs do it, no model is asked",
-        ),
+        str | None, Option(panel=MODEL, metavar="NAME", default="programs do it, no model is asked")
     ] = None
+    """The model at --base-url that does this work, or a trainer's READY.json: the policy that it
+    serves."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,23 +98,10 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
 class WriterOptions(ModelOptions, frozen=True, kw_only=True):
     """A model that explores, or writes tasks, from prompts that can be replaced."""
 
-    temperature: Annotated[
-        float | None,
-        Advanced(
-            "Sampling temperature of --model; 0 is greedy.",
-            panel=MODEL,
-            default="the server's",
-            ge=0,
-        ),
-    ] = None
-    prompt_files: Annotated[
-        str | None,
-        Advanced(
-            "Prompt files of yours that replace those of the package (coevolve/prompts).",
-            panel=MODEL,
-            metavar="DIR",
-        ),
-    ] = None
+    temperature: Annotated[float | None, Advanced(panel=MODEL, default="the server's", ge=0)] = None
+    """Sampling temperature of --model; 0 is greedy."""
+    prompt_files: Annotated[str | None, Advanced(panel=MODEL, metavar="DIR")] = None
+    """Prompt files of yours that replace those of the package (coevolve/prompts)."""
 
 
 Player = Annotated[
@@ -142,38 +124,26 @@ class PlayerOptions(ModelOptions, frozen=True, kw_only=True):
     """The policy that plays tasks: a program, a Hugging Face model, or a model at a server."""
 
     model: Player = None
-    temperature: Annotated[
-        float, Advanced("Sampling temperature of a model; 0 is greedy.", panel=MODEL, ge=0)
-    ] = 1.0
+    temperature: Annotated[float, Advanced(panel=MODEL, ge=0)] = 1.0
+    """Sampling temperature of a model; 0 is greedy."""
     max_actions: MaxActions = None
     prompt_style: PromptStyle = "tools"
     episode_tokens: EpisodeTokens = None
     reply_tokens: ReplyTokens = None
     threads: Annotated[
-        int | None,
-        Advanced(
-            "Threads of torch, for a local model.",
-            panel=MODEL,
-            default="OMP_NUM_THREADS, else 1",
-            ge=1,
-        ),
+        int | None, Advanced(panel=MODEL, default="OMP_NUM_THREADS, else 1", ge=1)
     ] = None
+    """Threads of torch, for a local model."""
     backend: Annotated[
         str,
         Advanced(
-            "What runs a Hugging Face model.",
             panel=MODEL,
             choices={"local": "this process", "vllm": "a vLLM server that is started and ended"},
         ),
     ] = "local"
-    vllm_args: Annotated[
-        str | None,
-        Advanced(
-            "With --backend vllm: further arguments of `vllm serve`; they count more than ours.",
-            panel=MODEL,
-            metavar="ARGUMENTS",
-        ),
-    ] = None
+    """What runs a Hugging Face model."""
+    vllm_args: Annotated[str | None, Advanced(panel=MODEL, metavar="ARGUMENTS")] = None
+    """With --backend vllm: further arguments of `vllm serve`; they count more than ours."""
 
     @contextlib.contextmanager
     def player(self, stage: str, io: RunStreams) -> Iterator[tuple[PlayerOptions, Models | None]]:

@@ -44,24 +44,14 @@ class Source(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Settings"
 
-    config: Annotated[
-        str | None,
-        Option(
-            "Read settings from the table of this command in a TOML file; a flag counts more.",
-            file="in",
-        ),
-    ] = None
-    set: Annotated[
-        list[str],
-        Option(
-            "Set any option by its name, shown here or by --help-all; may be repeated.",
-            metavar="KEY=VALUE",
-        ),
-    ] = []
-    dry_run: Annotated[
-        bool, Option("Print all settings and the estimated work on stderr, and do nothing.")
-    ] = False
-    help_all: Annotated[bool, Option("Show all options.")] = False
+    config: Annotated[str | None, Option(file="in")] = None
+    """Read settings from the table of this command in a TOML file; a flag counts more."""
+    set: Annotated[list[str], Option(metavar="KEY=VALUE")] = []
+    """Set any option by its name, shown here or by --help-all; may be repeated."""
+    dry_run: Annotated[bool, Option()] = False
+    """Print all settings and the estimated work on stderr, and do nothing."""
+    help_all: Annotated[bool, Option()] = False
+    """Show all options."""
 
 
 class Call(NamedTuple):
@@ -255,7 +245,7 @@ def _made(group: type[Settings], given: dict[str, Any]) -> Settings:
     own = fields(group)
     for field in own.values():
         if field.is_required and field.name not in given:
-            raise UsageError(f"{field.flag} is missing: {field.option.help}")
+            raise UsageError(f"{field.flag} is missing: {field.help}")
     made = group(**{name: value for name, value in given.items() if name in own})
     return made.resolved() if hasattr(made, "resolved") else made
 
@@ -275,7 +265,7 @@ def _help(field: Field) -> Iterator[str]:
     if not field.is_required and default not in (None, False, [], {}):
         told = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
     needed = " [required]" if field.is_required else ""
-    first, *more = o.help.split("\n")
+    first, *more = field.help.split("\n")
     yield first + (f" [default: {told}]" if told else needed)
     yield from more
     for choice, meaning in o.choices.items():

@@ -24,11 +24,10 @@ class PlayedTasks(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Tasks"
 
-    split: Annotated[
-        str | None,
-        Option("Play this split of --env's own tasks instead of an input.", metavar="NAME"),
-    ] = None
-    limit: Annotated[int | None, Option("The first N tasks only.", default="all", ge=1)] = None
+    split: Annotated[str | None, Option(metavar="NAME")] = None
+    """Play this split of --env's own tasks instead of an input."""
+    limit: Annotated[int | None, Option(default="all", ge=1)] = None
+    """The first N tasks only."""
     samples: Samples = 1
     seed: Seed = 0
 

@@ -16,7 +16,8 @@ from coevolve_cli.streams import open_output
 
 
 class ReportOptions(Output, frozen=True, kw_only=True):
-    json: Annotated[bool, Option("Print one record per iteration instead of the table.")] = False
+    json: Annotated[bool, Option()] = False
+    """Print one record per iteration instead of the table."""
 
 
 def command(

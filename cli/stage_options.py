@@ -15,15 +15,10 @@ class Output(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Input and output"
 
-    output: Annotated[
-        str,
-        Option(
-            "File to write, whole or not at all (packed for .gz and .zst); - is standard output.",
-            short="-o",
-            file="main",
-        ),
-    ] = "-"
-    quiet: Annotated[bool, Advanced("Print no progress and no summary.", short="-q")] = False
+    output: Annotated[str, Option(short="-o", file="main")] = "-"
+    """File to write, whole or not at all (packed for .gz and .zst); - is standard output."""
+    quiet: Annotated[bool, Advanced(short="-q")] = False
+    """Print no progress and no summary."""
 
     def listing(self, name: str) -> AbstractContextManager[Stage]:
         """The output of a command that reads nothing and sums nothing up."""
@@ -33,20 +28,16 @@ class Output(Settings, frozen=True, kw_only=True):
 class Streams(Output, frozen=True, kw_only=True):
     """Input and output of a stage, and what becomes of lines that are no records."""
 
-    rejects: Annotated[
-        str | None, Advanced("Keep what was set aside here, with the reason.", file="out")
-    ] = None
+    rejects: Annotated[str | None, Advanced(file="out")] = None
+    """Keep what was set aside here, with the reason."""
     on_error: Annotated[
-        str,
-        Advanced(
-            "What to do at a line that is no record.",
-            choices={"fail": "stop (exit 3)", "skip": "set it aside and go on"},
-        ),
+        str, Advanced(choices={"fail": "stop (exit 3)", "skip": "set it aside and go on"})
     ] = "fail"
-    max_errors: Annotated[
-        str | None, Advanced("With --on-error skip: stop beyond so many bad lines.", metavar="N|P%")
-    ] = None
-    exit_status: Annotated[bool, Advanced("Exit 4 if nothing was written.", short="-e")] = False
+    """What to do at a line that is no record."""
+    max_errors: Annotated[str | None, Advanced(metavar="N|P%")] = None
+    """With --on-error skip: stop beyond so many bad lines."""
+    exit_status: Annotated[bool, Advanced(short="-e")] = False
+    """Exit 4 if nothing was written."""
 
     def stage(
         self, name: str, files: list[str] | None, *, reads: bool = True
@@ -79,14 +70,10 @@ class EnvStreams(Streams, frozen=True, kw_only=True):
 
     env: Annotated[
         str | None,
-        Option(
-            "The environment: desk, bfcl, appworld, or the command line of one of yours. "
-            "A command line that stands in records runs only if it is named here.",
-            panel=ENVIRONMENT,
-            metavar="NAME|COMMAND",
-            default="the one that the records name",
-        ),
+        Option(panel=ENVIRONMENT, metavar="NAME|COMMAND", default="the one that the records name"),
     ] = None
+    """The environment: desk, bfcl, appworld, or the command line of one of yours. A command line
+    that stands in records runs only if it is named here."""
     workers: Workers = 1
     any_version: AnyVersion = False
 
@@ -94,9 +81,8 @@ class EnvStreams(Streams, frozen=True, kw_only=True):
 class RunStreams(EnvStreams, frozen=True, kw_only=True):
     """The same for a stage that may belong to a run."""
 
-    run: Annotated[
-        str | None, Advanced("Directory of the run: journals, and what models took.", metavar="DIR")
-    ] = None
+    run: Annotated[str | None, Advanced(metavar="DIR")] = None
+    """Directory of the run: journals, and what models took."""
 
     def in_run(self, name: str) -> Path | None:
         """A file of the run; None without one."""

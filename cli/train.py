@@ -22,79 +22,51 @@ class TrainOptions(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Run"
 
-    run: Annotated[
-        str,
-        Option("The run: checkpoints, metrics.jsonl, rollouts, the link policy.", metavar="DIR"),
-    ]
-    iteration: Annotated[
-        int | None,
-        Option(
-            "Which iteration this is; a finished one only prints its rollouts.",
-            default="the next",
-            ge=1,
-        ),
-    ] = None
+    run: Annotated[str, Option(metavar="DIR")]
+    """The run: checkpoints, metrics.jsonl, rollouts, the link policy."""
+    iteration: Annotated[int | None, Option(default="the next", ge=1)] = None
+    """Which iteration this is; a finished one only prints its rollouts."""
     backend: Annotated[
         str,
         Option(
-            "What trains.",
             choices={
                 "local": "this process",
                 "verl": "Ray, FSDP and vLLM on many GPUs (docs/verl.md)",
-            },
+            }
         ),
     ] = "local"
-    stop: Annotated[bool, Advanced("Train nothing: end RUN's trainer, if one is there.")] = False
-    save_every: Annotated[
-        int | None,
-        Advanced("Optimiser steps between checkpoints.", default="at the iteration's end", ge=1),
-    ] = None
-    keep_checkpoints: Annotated[
-        int | None,
-        Advanced("How many of the newest checkpoints are kept.", default="1, with verl 2", ge=1),
-    ] = None
-    max_env_errors: Annotated[
-        float,
-        Advanced(
-            "Fail if more of a step's rollouts are lost to errors of the environment (share).",
-            ge=0,
-            le=1,
-        ),
-    ] = 0.25
+    """What trains."""
+    stop: Annotated[bool, Advanced()] = False
+    """Train nothing: end RUN's trainer, if one is there."""
+    save_every: Annotated[int | None, Advanced(default="at the iteration's end", ge=1)] = None
+    """Optimiser steps between checkpoints."""
+    keep_checkpoints: Annotated[int | None, Advanced(default="1, with verl 2", ge=1)] = None
+    """How many of the newest checkpoints are kept."""
+    max_env_errors: Annotated[float, Advanced(ge=0, le=1)] = 0.25
+    """Fail if more of a step's rollouts are lost to errors of the environment (share)."""
     device: Annotated[
         str | None,
         Advanced(
-            "Where the model is.",
             panel=LOCAL,
             default="a GPU if there is one",
             choices={"cpu": "the processor", "cuda": "the first NVIDIA GPU"},
         ),
     ] = None
+    """Where the model is."""
     threads: Annotated[
-        int | None,
-        Advanced("Threads of torch.", panel=LOCAL, default="OMP_NUM_THREADS, else 1", ge=1),
+        int | None, Advanced(panel=LOCAL, default="OMP_NUM_THREADS, else 1", ge=1)
     ] = None
+    """Threads of torch."""
 
 
 class VerlOptions(VerlLimits, frozen=True, kw_only=True):
     """What only the verl backend knows."""
 
-    preset: Annotated[
-        str | None,
-        Option(
-            "Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, or a "
-            "TOML file like theirs.",
-            metavar="NAME|FILE",
-        ),
-    ] = None
-    prompt_tokens: Annotated[
-        int | None,
-        Advanced(
-            "Tokens that an episode's prompt may have; a task with a longer one is refused.",
-            default="half of --episode-tokens",
-            ge=1,
-        ),
-    ] = None
+    preset: Annotated[str | None, Option(metavar="NAME|FILE")] = None
+    """Settings for a model and a machine: qwen2.5-7b, qwen3-4b, qwen3-30b-a3b, or a TOML file like
+    theirs."""
+    prompt_tokens: Annotated[int | None, Advanced(default="half of --episode-tokens", ge=1)] = None
+    """Tokens that an episode's prompt may have; a task with a longer one is refused."""
 
 
 ALL = {**fields(TrainOptions), **fields(LocalSettings)}

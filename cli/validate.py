@@ -30,19 +30,19 @@ class ValidateSettings(Settings, frozen=True, kw_only=True):
     gate: Annotated[
         str,
         Option(
-            "What makes a task valid.",
             choices={
                 "strict": "its solution succeeds twice, and every control fails",
                 "paper": "its solution succeeds or has a positive reward",
-            },
+            }
         ),
     ] = "strict"
+    """What makes a task valid."""
     samples: Samples = 4
-    min_solved: Annotated[
-        int, Option("With --model and --gate strict: so many attempts must succeed.", ge=0)
-    ] = 0
+    min_solved: Annotated[int, Option(ge=0)] = 0
+    """With --model and --gate strict: so many attempts must succeed."""
     seed: Seed = 0
-    verdicts: Annotated[str | None, Option("Every verdict goes here.", file="out")] = None
+    verdicts: Annotated[str | None, Option(file="out")] = None
+    """Every verdict goes here."""
 
 
 def command(

@@ -3,7 +3,8 @@ stand at its field.
 
     class ExploreSettings(Settings, frozen=True, kw_only=True):
         PANEL: ClassVar[str] = "Exploration"
-        episodes: Annotated[int, Option("Episodes in all.", ge=1)] = 48
+        episodes: Annotated[int, Option(ge=1)] = 48
+        "Episodes in all."
 
 The field `max_actions` is the option `--max-actions` of a command, the key `max-actions` of its
 TOML table and the word before the = of `--set`. A field without an `Option` is no option. Every
@@ -13,9 +14,13 @@ command, a file of presets, or Python.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
+import inspect
+import itertools
 import math
+import sys
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
 
@@ -27,7 +32,8 @@ from coevolve.errors import UsageError
 class Option(msgspec.Struct, frozen=True):
     """What a user is told of a setting, and what it may be."""
 
-    help: str
+    help: str = ""
+    """One or two sentences; empty: the docstring of the field."""
     panel: str = ""
     """Heading in the help; empty: the `PANEL` of the class."""
     choices: dict[str, str] = {}
@@ -54,11 +60,17 @@ class Advanced(Option, frozen=True):
 class Field(NamedTuple):
     """One setting of a class."""
 
+    owner: type
+    """The class that declares it."""
     name: str
     type: Any
     option: Option
     default: Any
     panel: str
+
+    @property
+    def help(self) -> str:
+        return self.option.help or " ".join(_docstrings(self.owner)[self.name].split())
 
     @property
     def key(self) -> str:
@@ -170,9 +182,22 @@ def fields(cls: type[Settings]) -> dict[str, Field]:
                 default = info.default
                 if info.default_factory is not msgspec.NODEFAULT:
                     default = info.default_factory()
+                owner = next(c for c in cls.__mro__ if info.name in c.__dict__["__annotations__"])
                 panel = option.panel or cls.PANEL
-                found[info.name] = Field(info.name, type_, option, default, panel)
+                found[info.name] = Field(owner, info.name, type_, option, default, panel)
     return found
+
+
+@functools.cache
+def _docstrings(cls: type) -> dict[str, str]:
+    """The strings that stand below the fields of a class, from its source."""
+    tree = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
+    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls.__name__)
+    return {
+        node.target.id: text.value.value
+        for node, text in itertools.pairwise(body)
+        if isinstance(node, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

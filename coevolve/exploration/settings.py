@@ -18,17 +18,15 @@ MODES = {
 class ExploreSettings(Settings, frozen=True):
     PANEL: ClassVar[str] = "Exploration"
 
-    mode: Annotated[
-        str, Option("What an episode aims at; only guided reads an input.", choices=MODES)
-    ] = "guided"
-    episodes: Annotated[int, Option("Episodes in all, every round counted.", ge=1)] = 48
-    rounds: Annotated[
-        int,
-        Option("Guided: episodes for each signalled task, each from another start state.", ge=1),
-    ] = 2
-    max_actions: Annotated[int, Option("Actions (tool calls) that an episode may take.", ge=1)] = 40
-    max_contexts: Annotated[
-        int, Advanced("Guided: at most this many signalled tasks are explored.", ge=0)
-    ] = 32
+    mode: Annotated[str, Option(choices=MODES)] = "guided"
+    """What an episode aims at; only guided reads an input."""
+    episodes: Annotated[int, Option(ge=1)] = 48
+    """Episodes in all, every round counted."""
+    rounds: Annotated[int, Option(ge=1)] = 2
+    """Guided: episodes for each signalled task, each from another start state."""
+    max_actions: Annotated[int, Option(ge=1)] = 40
+    """Actions (tool calls) that an episode may take."""
+    max_contexts: Annotated[int, Advanced(ge=0)] = 32
+    """Guided: at most this many signalled tasks are explored."""
     seed: Seed = 0
     iteration: Iteration = 0

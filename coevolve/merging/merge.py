@@ -29,19 +29,12 @@ class MergeSettings(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Merging"
 
-    max_share: Annotated[
-        float,
-        Option("New tasks may be at most this share of the result; 1 is no limit.", ge=0, le=1),
-    ] = 0.5
-    max_tasks: Annotated[
-        int | None,
-        Option(
-            "Beyond this number the oldest tasks that the loop made are dropped.",
-            default="no limit",
-            ge=1,
-        ),
-    ] = None
-    unvalidated: Annotated[bool, Option("Take tasks without a verdict of `validate`, too.")] = False
+    max_share: Annotated[float, Option(ge=0, le=1)] = 0.5
+    """New tasks may be at most this share of the result; 1 is no limit."""
+    max_tasks: Annotated[int | None, Option(default="no limit", ge=1)] = None
+    """Beyond this number the oldest tasks that the loop made are dropped."""
+    unvalidated: Annotated[bool, Option()] = False
+    """Take tasks without a verdict of `validate`, too."""
 
 
 class RefusedTask(NamedTuple):

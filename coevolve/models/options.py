@@ -15,30 +15,12 @@ class Budget(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = BUDGET
 
-    budget_calls: Annotated[
-        int | None,
-        Advanced(
-            "Paid calls after which the command stops (exit 5); a rerun goes on.",
-            default="no limit",
-            ge=0,
-        ),
-    ] = None
-    budget_tokens: Annotated[
-        int | None,
-        Advanced(
-            "Tokens of paid calls, replies included, after which the command stops (exit 5).",
-            default="no limit",
-            ge=0,
-        ),
-    ] = None
-    budget_cost: Annotated[
-        float | None,
-        Advanced(
-            "Cost of paid calls (as in --prices) after which the command stops (exit 5).",
-            default="no limit",
-            ge=0,
-        ),
-    ] = None
+    budget_calls: Annotated[int | None, Advanced(default="no limit", ge=0)] = None
+    """Paid calls after which the command stops (exit 5); a rerun goes on."""
+    budget_tokens: Annotated[int | None, Advanced(default="no limit", ge=0)] = None
+    """Tokens of paid calls, replies included, after which the command stops (exit 5)."""
+    budget_cost: Annotated[float | None, Advanced(default="no limit", ge=0)] = None
+    """Cost of paid calls (as in --prices) after which the command stops (exit 5)."""
 
 
 class ServiceOptions(Budget, frozen=True, kw_only=True):
@@ -46,41 +28,21 @@ class ServiceOptions(Budget, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Models at a server"
 
-    base_url: Annotated[
-        str | None,
-        Option(
-            "Address of an OpenAI-compatible server that has --model, or URL,URL for several. "
-            "Its key is read from OPENAI_API_KEY only.",
-            metavar="URL",
-        ),
-    ] = None
-    concurrency: Annotated[int, Advanced("Calls in flight at the server at once.", ge=1)] = 16
-    timeout: Annotated[float, Advanced("Seconds that one attempt at a call may take.", ge=0.1)] = (
-        600.0
-    )
-    journal: Annotated[
-        str | None,
-        Advanced(
-            "Where paid answers are kept, so that a rerun pays for none twice.",
-            metavar="DIR",
-            default="$COEVOLVE_HOME/journal",
-        ),
-    ] = None
-    offline: Annotated[
-        bool, Advanced("Take answers from the journal only; a question that it lacks is an error.")
-    ] = False
-    prices: Annotated[
-        str | None,
-        Advanced(
-            "TOML or JSON, a table a model: prompt, completion, cached, per million tokens.",
-            panel=BUDGET,
-            file="in",
-        ),
-    ] = None
-    request_extra: Annotated[
-        dict[str, Any],
-        Advanced("Further fields of every request; null removes one.", metavar="a JSON object"),
-    ] = {}
+    base_url: Annotated[str | None, Option(metavar="URL")] = None
+    """Address of an OpenAI-compatible server that has --model, or URL,URL for several. Its key is
+    read from OPENAI_API_KEY only."""
+    concurrency: Annotated[int, Advanced(ge=1)] = 16
+    """Calls in flight at the server at once."""
+    timeout: Annotated[float, Advanced(ge=0.1)] = 600.0
+    """Seconds that one attempt at a call may take."""
+    journal: Annotated[str | None, Advanced(metavar="DIR", default="$COEVOLVE_HOME/journal")] = None
+    """Where paid answers are kept, so that a rerun pays for none twice."""
+    offline: Annotated[bool, Advanced()] = False
+    """Take answers from the journal only; a question that it lacks is an error."""
+    prices: Annotated[str | None, Advanced(panel=BUDGET, file="in")] = None
+    """TOML or JSON, a table a model: prompt, completion, cached, per million tokens."""
+    request_extra: Annotated[dict[str, Any], Advanced(metavar="a JSON object")] = {}
+    """Further fields of every request; null removes one."""
     at_server: dict[str, str] = {}
     """Name of a model → the server's name of it, where that is another."""
     until: str | None = None

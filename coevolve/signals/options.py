@@ -23,37 +23,31 @@ class SignalOptions(SignalSettings, frozen=True, kw_only=True):
     kinds: Annotated[
         tuple[str, ...] | None,
         Option(
-            "Which kinds of weakness to look for.",
             metavar="KIND,…",
             default=f"all; with --mode paper {','.join(PAPER)}",
             choices={kind.name: kind.meaning for kind in SIGNAL_KINDS},
         ),
     ] = None
+    """Which kinds of weakness to look for."""
     max_signals: Annotated[
-        int | None,
-        Option(
-            "Signals for one iteration of one environment, shared out by --quota; 0 keeps all.",
-            default=f"{MAX_SIGNALS}; with --mode paper 0",
-            ge=0,
-        ),
+        int | None, Option(default=f"{MAX_SIGNALS}; with --mode paper 0", ge=0)
     ] = None
+    """Signals for one iteration of one environment, shared out by --quota; 0 keeps all."""
     quota: Annotated[
         dict[str, float],
         Option(
-            "Weights of kinds against each other where --max-signals cuts; 0 leaves a kind out.",
             metavar="KIND=WEIGHT,…",
-            default=", ".join(f"{kind}={weight:g}" for kind, weight in WEIGHTS.items()),
+            default=", ".join((f"{kind}={weight:g}" for kind, weight in WEIGHTS.items())),
         ),
     ] = {}
+    """Weights of kinds against each other where --max-signals cuts; 0 leaves a kind out."""
     patterns: Annotated[
         tuple[str, ...] | None,
         Advanced(
-            "Rare: what counts as a pattern of actions.",
-            metavar="FAMILY,…",
-            default="1gram,2gram; with --mode paper 2gram",
-            choices=FAMILIES,
+            metavar="FAMILY,…", default="1gram,2gram; with --mode paper 2gram", choices=FAMILIES
         ),
     ] = None
+    """Rare: what counts as a pattern of actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

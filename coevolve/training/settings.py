@@ -34,66 +34,35 @@ class GrpoSettings(Settings, frozen=True, kw_only=True):
     PANEL: ClassVar[str] = "Training"
 
     model: Annotated[
-        str | None,
-        Option(
-            "The Hugging Face model that the run begins with: a directory or an id.",
-            metavar="DIR|ID",
-            default="the preset's, if there is one",
-        ),
+        str | None, Option(metavar="DIR|ID", default="the preset's, if there is one")
     ] = None
-    steps: Annotated[int, Option("Optimiser steps of one iteration.", panel=BATCHES, ge=1)] = 10
-    batch: Annotated[int, Option("Tasks that one optimiser step sees.", panel=BATCHES, ge=1)] = 12
-    samples: Annotated[
-        int,
-        Option(
-            "Rollouts of each task in a step: the group within which GRPO compares.",
-            panel=BATCHES,
-            short="-k",
-            ge=2,
-        ),
-    ] = 8
+    """The Hugging Face model that the run begins with: a directory or an id."""
+    steps: Annotated[int, Option(panel=BATCHES, ge=1)] = 10
+    """Optimiser steps of one iteration."""
+    batch: Annotated[int, Option(panel=BATCHES, ge=1)] = 12
+    """Tasks that one optimiser step sees."""
+    samples: Annotated[int, Option(panel=BATCHES, short="-k", ge=2)] = 8
+    """Rollouts of each task in a step: the group within which GRPO compares."""
     seed: Seed = 0
-    temperature: Annotated[
-        float,
-        Advanced(
-            "Temperature at which rollouts are sampled and their log-probabilities taken.",
-            panel=OBJECTIVE,
-            gt=0,
-        ),
-    ] = 0.9
-    lr: Annotated[float, Option("Learning rate (AdamW, constant).", panel=OBJECTIVE, ge=0)] = 1e-6
-    weight_decay: Annotated[float, Advanced("Weight decay of AdamW.", panel=OBJECTIVE, ge=0)] = 0.01
-    beta: Annotated[
-        float,
-        Advanced(
-            "Weight of the KL divergence from the policy that the run began with.",
-            panel=OBJECTIVE,
-            ge=0,
-        ),
-    ] = 1e-3
-    clip_low: Annotated[
-        float,
-        Advanced("How far below 1 the probability ratio of a token counts.", panel=OBJECTIVE, ge=0),
-    ] = 0.2
-    clip_high: Annotated[
-        float,
-        Advanced("How far above 1 the probability ratio of a token counts.", panel=OBJECTIVE, ge=0),
-    ] = 0.28
-    clip_dual: Annotated[
-        float,
-        Advanced(
-            "Dual clip: the largest ratio that counts where the advantage is negative.",
-            panel=OBJECTIVE,
-            gt=0,
-        ),
-    ] = 3.0
-    grad_clip: Annotated[float, Advanced("Largest norm of a gradient.", panel=OBJECTIVE, gt=0)] = (
-        1.0
-    )
+    temperature: Annotated[float, Advanced(panel=OBJECTIVE, gt=0)] = 0.9
+    """Temperature at which rollouts are sampled and their log-probabilities taken."""
+    lr: Annotated[float, Option(panel=OBJECTIVE, ge=0)] = 1e-06
+    """Learning rate (AdamW, constant)."""
+    weight_decay: Annotated[float, Advanced(panel=OBJECTIVE, ge=0)] = 0.01
+    """Weight decay of AdamW."""
+    beta: Annotated[float, Advanced(panel=OBJECTIVE, ge=0)] = 0.001
+    """Weight of the KL divergence from the policy that the run began with."""
+    clip_low: Annotated[float, Advanced(panel=OBJECTIVE, ge=0)] = 0.2
+    """How far below 1 the probability ratio of a token counts."""
+    clip_high: Annotated[float, Advanced(panel=OBJECTIVE, ge=0)] = 0.28
+    """How far above 1 the probability ratio of a token counts."""
+    clip_dual: Annotated[float, Advanced(panel=OBJECTIVE, gt=0)] = 3.0
+    """Dual clip: the largest ratio that counts where the advantage is negative."""
+    grad_clip: Annotated[float, Advanced(panel=OBJECTIVE, gt=0)] = 1.0
+    """Largest norm of a gradient."""
     reward: Annotated[
         str,
         Advanced(
-            "What GRPO takes as the reward of a rollout.",
             panel=OBJECTIVE,
             choices={
                 "success": "1 for a task that was solved, else 0",
@@ -101,12 +70,9 @@ class GrpoSettings(Settings, frozen=True, kw_only=True):
             },
         ),
     ] = "success"
-    newest_share: Annotated[
-        float,
-        Advanced(
-            "Share of a batch that is drawn from the newest tasks.", panel=BATCHES, ge=0, le=1
-        ),
-    ] = 0.5
+    """What GRPO takes as the reward of a rollout."""
+    newest_share: Annotated[float, Advanced(panel=BATCHES, ge=0, le=1)] = 0.5
+    """Share of a batch that is drawn from the newest tasks."""
     max_actions: MaxActions = None
     episode_tokens: EpisodeTokens = None
     reply_tokens: ReplyTokens = None
@@ -117,30 +83,21 @@ class GrpoSettings(Settings, frozen=True, kw_only=True):
 class LocalSettings(GrpoSettings, frozen=True, kw_only=True):
     """What decides a run's bytes with --backend local."""
 
-    drop_zero_variance: Annotated[
-        bool,
-        Advanced(
-            "Leave groups with equal rewards out of the update, their KL included.", panel=LOCAL
-        ),
-    ] = False
+    drop_zero_variance: Annotated[bool, Advanced(panel=LOCAL)] = False
+    """Leave groups with equal rewards out of the update, their KL included."""
     lora_rank: Annotated[
-        int | None,
-        Advanced(
-            "Train adapters of this rank only (needs the package peft).",
-            panel=LOCAL,
-            default="all weights are trained",
-            ge=1,
-        ),
+        int | None, Advanced(panel=LOCAL, default="all weights are trained", ge=1)
     ] = None
+    """Train adapters of this rank only (needs the package peft)."""
     dtype: Annotated[
         str | None,
         Advanced(
-            "Number format of the passes on a GPU; the weights are float32 always.",
             panel=LOCAL,
             default="bfloat16 on a GPU that has it",
             choices={"float32": "exact, slower", "bfloat16": "half the memory, faster"},
         ),
     ] = None
+    """Number format of the passes on a GPU; the weights are float32 always."""
 
 
 class VerlLimits(Settings, frozen=True, kw_only=True):
@@ -148,26 +105,18 @@ class VerlLimits(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Backend verl"
 
-    call_timeout: Annotated[
-        float, Advanced("Seconds that one action of the environment may take.", ge=0.1)
-    ] = 30
-    episode_timeout: Annotated[float, Advanced("Seconds that an episode may take.", ge=1)] = 1200
-    step_timeout: Annotated[
-        float, Advanced("Seconds that all episodes of an optimiser step may take.", ge=1)
-    ] = 3600
-    wait_timeout: Annotated[
-        float,
-        Advanced(
-            "Seconds that the trainer waits for the next iteration's tasks before it ends.", ge=1
-        ),
-    ] = 7200
-    stall_timeout: Annotated[
-        float,
-        Advanced("Seconds without progress after which the trainer is ended (exit 75).", ge=1),
-    ] = 1800
-    restart_each_iteration: Annotated[
-        bool, Advanced("End the trainer with each iteration; the next call starts another one.")
-    ] = False
+    call_timeout: Annotated[float, Advanced(ge=0.1)] = 30
+    """Seconds that one action of the environment may take."""
+    episode_timeout: Annotated[float, Advanced(ge=1)] = 1200
+    """Seconds that an episode may take."""
+    step_timeout: Annotated[float, Advanced(ge=1)] = 3600
+    """Seconds that all episodes of an optimiser step may take."""
+    wait_timeout: Annotated[float, Advanced(ge=1)] = 7200
+    """Seconds that the trainer waits for the next iteration's tasks before it ends."""
+    stall_timeout: Annotated[float, Advanced(ge=1)] = 1800
+    """Seconds without progress after which the trainer is ended (exit 75)."""
+    restart_each_iteration: Annotated[bool, Advanced()] = False
+    """End the trainer with each iteration; the next call starts another one."""
 
 
 class BootstrapSettings(Settings, frozen=True, kw_only=True):
@@ -175,13 +124,13 @@ class BootstrapSettings(Settings, frozen=True, kw_only=True):
 
     PANEL: ClassVar[str] = "Training"
 
-    env: Annotated[
-        str, Option("An environment with a split `demos` of solved tasks.", metavar="NAME|COMMAND")
-    ] = "desk"
+    env: Annotated[str, Option(metavar="NAME|COMMAND")] = "desk"
+    """An environment with a split `demos` of solved tasks."""
     seed: Seed = 0
-    steps: Annotated[int, Option("Optimiser steps.", ge=1)] = 1600
-    batch: Annotated[int, Option("Demonstrations that one optimiser step sees.", ge=1)] = 16
+    steps: Annotated[int, Option(ge=1)] = 1600
+    """Optimiser steps."""
+    batch: Annotated[int, Option(ge=1)] = 16
+    """Demonstrations that one optimiser step sees."""
     # The card of a policy has the long name.
-    lr: Annotated[float, Option("Highest learning rate of the schedule.", ge=0)] = msgspec.field(
-        default=3e-3, name="learning_rate"
-    )
+    lr: Annotated[float, Option(ge=0)] = msgspec.field(default=0.003, name="learning_rate")
+    """Highest learning rate of the schedule."""

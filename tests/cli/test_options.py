@@ -49,7 +49,7 @@ def test_help_is_sentences():
     for command in SINGLE.values():
         for group in command.groups:
             for field in fields(group).values():
-                first = field.option.help.split("\n")[0]
+                first = field.help.split("\n")[0]
                 assert first.endswith((".", ",", ":")) and not first[0].islower(), field.flag
 
 
