@@ -160,11 +160,9 @@ def typed(tool: str, parameter: str, text: str, tools: Tools) -> Any:
 def _whole(text: str, name: str) -> Any:
     """The value of a text that holds one."""
     value, end = json_value(text)
-    if text[end:].strip():
-        raise Unreadable(
-            "bad_json",
-            f"After the arguments of {name} there is more: {text[end:].strip()[:30]!r}. {FORM}",
-        )
+    if more := text[end:].strip():
+        hint = f"After the arguments of {name} there is more: {more[:30]!r}. {FORM}"
+        raise Unreadable("bad_json", hint)
     return value
 
 
@@ -216,9 +214,8 @@ def _dotted(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     if not isinstance(node, ast.Name):
-        raise Unreadable(
-            "bad_call", "A call is the name of a tool with its arguments in parentheses."
-        )
+        hint = "A call is the name of a tool with its arguments in parentheses."
+        raise Unreadable("bad_call", hint)
     return ".".join([node.id, *reversed(parts)])
 
 

@@ -19,10 +19,10 @@ mark. A reply that holds a mark tries to call: what cannot be read inside raises
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise, takewhile, zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coevolve.agents.actions.calls import (
     CALL,
@@ -53,27 +53,27 @@ def calls_of(text: str, tools: Tools) -> list[Call]:
     """The calls of a text: Python, or JSON values and prose after them. Raises Unreadable."""
     if CALL.match(text.strip()):
         return from_python(text, tools)
-    calls: list[Call] = []
-    at = skip(text, 0)
-    if not _begins_json(text, at):
+    if not _begins_json(text, skip(text, 0)):
         raise Unreadable("bad_json", f"No JSON object in the call. {FORM}")
-    while _begins_json(text, at):
-        value, at = json_value(text, at)
-        calls += [from_json(item, tools) for item in items(value, tools)]
-        at = skip(text, at)
-    return calls
+    values = (item for value, _ in _json_values(text) for item in items(value, tools))
+    return [from_json(item, tools) for item in values]
 
 
 def values_end(text: str) -> int:
     """Where the JSON values end that a text begins with; the text's end if they cannot be read."""
-    end, at = 0, skip(text, 0)
     try:
-        while _begins_json(text, at):
-            end = json_value(text, at)[1]
-            at = skip(text, end)
+        return max((end for _, end in _json_values(text)), default=0)
     except Unreadable:
         return len(text)
-    return end
+
+
+def _json_values(text: str) -> Iterator[tuple[Any, int]]:
+    """The JSON values that a text begins with, and where each ends."""
+    at = skip(text, 0)
+    while _begins_json(text, at):
+        value, end = json_value(text, at)
+        yield value, end
+        at = skip(text, end)
 
 
 def _begins_json(text: str, at: int) -> bool:
