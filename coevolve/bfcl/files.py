@@ -45,8 +45,7 @@ HELD = ("query", "solution", "start")
 
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
-"""What the official executor takes for the name of a function, wherever it stands
-(`_process_method_calls`)."""
+"""The executor (`_process_method_calls`) takes this for a function's name, in texts too."""
 _IMPORTED = {"copy", "importlib", "inspect", "json", "re", "execute_multi_turn_func_call"}
 _OFFICIAL_NAMES = {*dir(builtins), *_IMPORTED}
 """Names that mean something where the official executor evaluates a call."""
@@ -155,7 +154,7 @@ def _functions(task: Task | None, tools: Mapping[str, Tool]) -> set[str]:
 
 
 def misread(step: Step, functions: set[str]) -> str:
-    """Why the official code would not do what this step did; empty if it would."""
+    """The reason why the official code would do otherwise than this step; empty if it would not."""
     call = step.action
     if isinstance(call, str):
         return ""

@@ -26,7 +26,7 @@ from coevolve.records import Rollout
 
 NAME = "bfcl-official"
 SECONDS = 3600.0
-"""How long the evaluation may take."""
+"""The evaluation may take so long."""
 
 
 class OfficialVerdict(NamedTuple):

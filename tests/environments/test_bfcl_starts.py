@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 import pytest
 from environments.bfcl_worker import CLASSES, act, opened
 
-from coevolve.environments.client import Pool
+from coevolve.environments.client import Pool, Pools
 from coevolve.environments.protocol import Tool
 from coevolve.records import Start, canonical
 
@@ -53,6 +53,12 @@ def wander(pool: Pool, seed: int, steps: int = 30) -> tuple[list, Start]:
     return [(*call, result) for call, result in zip(calls, results, strict=False)], start
 
 
+@pytest.fixture(scope="module")
+def walks(pools: Pools) -> list[list]:
+    """The calls of random walks in 300 start states."""
+    return [wander(pools("bfcl"), seed)[0] for seed in range(300)]
+
+
 def test_a_start_state_is_a_pure_function_of_seed_and_classes(bfcl):
     """Asked twice it is the same; another seed gives another; the wanted classes are in it."""
     assert bfcl.start("a") == bfcl.start("a") != bfcl.start("b")
@@ -80,12 +86,12 @@ def test_start_states_vary_and_are_not_official(bfcl):
     assert all("abc123token" not in canonical(start).decode() for start in starts)
 
 
-def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(bfcl):
+def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(walks):
     """3,000 calls with values that a user would know: under a third are refused, no API method
     raises, no state corrupts."""
     tally = Counter()
-    for seed in range(100):
-        for tool, _, result in wander(bfcl, seed)[0]:
+    for walk in walks[:100]:
+        for tool, _, result in walk:
             tally["calls"] += 1
             tally["errors"] += result.error is not None and tool != ALWAYS_FAILS
             tally[result.error] += 1
@@ -96,12 +102,12 @@ def test_typed_calls_on_generated_states_seldom_fail_and_never_raise(bfcl):
     assert tally["errors"] < tally["calls"] / 3, tally
 
 
-def test_most_functions_work_and_every_mutator_shows_effects(bfcl):
+def test_most_functions_work_and_every_mutator_shows_effects(bfcl, walks):
     """Over 300 states, every function but one works at some time, and all that the API can change
     shows as effects."""
     worked, changed = set(), set()
-    for seed in range(300):
-        for tool, _, result in wander(bfcl, seed)[0]:
+    for walk in walks:
+        for tool, _, result in walk:
             worked |= {tool} if result.error is None else set()
             changed |= {tool} if result.effects else set()
     assert set(bfcl.tools) - worked == {ALWAYS_FAILS}
@@ -209,11 +215,11 @@ def test_every_function_can_be_asked_for_in_words(bfcl):
         assert set(tool.language.words) <= set(parameters), name
 
 
-def test_a_phrase_refers_to_a_key_that_the_function_gives(bfcl):
+def test_a_phrase_refers_to_a_key_that_the_function_gives(bfcl, walks):
     """Every key that `refer` knows was seen in an output of that function."""
     seen = defaultdict(set)
-    for seed in range(300):
-        for tool, _, result in wander(bfcl, seed)[0]:
+    for walk in walks:
+        for tool, _, result in walk:
             if result.error is None:
                 seen[tool] |= set(re.findall(r'"([\w()]+)":', result.observation))
                 seen[tool] |= set(re.findall(r"'([\w()]+)':", result.observation))

@@ -38,7 +38,7 @@ class BadData(Exception):
 
 
 class ToolPhrases(NamedTuple):
-    """How people ask for one tool: `protocol.Language`, and what else a worker says of the tool."""
+    """The phrases for one tool: `protocol.Language`, and what else a worker says of the tool."""
 
     do: list[str] = []
     optional: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""How a module of this folder is started in any interpreter: this one's, or a benchmark's.
+"""Starts a module of this folder in any interpreter: this one's, or a benchmark's.
 
     python -P -s launch.py bfcl.worker --strict-parity    main("--strict-parity") of bfcl/worker.py
 

@@ -55,7 +55,7 @@ class Shape:
             self._inner.learn(item)
 
     def problem(self, value: Any, place: str) -> str | None:
-        """What is wrong with a value; None if it may stand here."""
+        """The first fault of a value; None if it may stand here."""
         kind = _KINDS[type(value)]
         if kind not in self._kinds:
             return f"{place} must be {' or '.join(self._kinds)}, not {kind}"

@@ -1,4 +1,4 @@
-"""The hash of an API object's state, and what one call changed in it as `Effect` dicts.
+"""The hash of an API object's state, and the changes of one call as `Effect` dicts.
 
 The same change gives equal effects whenever it happens: rows created in the session go by a hash of
 their content, counters and balances by their difference, generated numbers and clock times by a
@@ -67,9 +67,9 @@ class StateWatch:
         self._take(self._touched(instance), hidden(instance))
 
     def effects(self, instance: Any) -> list[dict] | None:
-        """What has changed since the last look, as sorted `Effect` dicts. Raises `CorruptState`.
+        """The changes since the last look, as sorted `Effect` dicts. Raises `CorruptState`.
 
-        None where nothing has, private parts included.
+        None where nothing has changed, private parts included.
         """
         if vars(instance) == self._mirror:
             return None

@@ -38,14 +38,14 @@ _TYPES = {
 
 
 class CallAnswer(NamedTuple):
-    """What came back from one call: the text that the policy reads, and the kind of error."""
+    """The answer to one call: the text that the policy reads, and the kind of error."""
 
     text: str
     error: str | None = None
 
 
 def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> CallAnswer | None:
-    """Why a call is not run, with a hint that helps to write it right; None if it may run."""
+    """The answer to a call that must not run, with a hint to write it right; None if it may."""
     if not isinstance(tool, str) or tool not in offered:
         near = difflib.get_close_matches(str(tool)[:60], list(offered), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -1,4 +1,4 @@
-"""An episode of BFCL: a world, the calls made in it turn by turn, and what each call changed."""
+"""An episode of BFCL: a world, the calls made in it by turn, and the changes that each made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BfclSession:
         return {"observation": text, "error": answer.error, "effects": effects, "state": state}
 
     def _effects(self, tool: Any) -> list[dict]:
-        """What changed in the called class; no class reaches into another."""
+        """The changes in the called class; no class reaches into another."""
         class_ = functions()[tool][0] if isinstance(tool, str) and tool in functions() else None
         if class_ not in self._watched:
             return []

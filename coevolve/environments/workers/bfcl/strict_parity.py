@@ -19,7 +19,7 @@ from .refusals import CallAnswer, refusal
 RAISED = "Error during execution: "
 _BLOCKED = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
 _CALLED = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
-"""What the official executor takes for a function's name, in texts too."""
+"""The official executor takes this for a function's name, in texts too."""
 
 
 class SharedObjects:

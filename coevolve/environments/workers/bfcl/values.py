@@ -1,4 +1,4 @@
-"""What a user of a start state would know: argument values by ``tool.parameter`` or ``parameter``.
+"""Argument values that a user of a start state knows, by ``tool.parameter`` or ``parameter``.
 
 They are read from the loaded objects (so official and generated states serve alike) and, for what a
 user makes up (texts, amounts, dates, new names), drawn from `content` by a generator seeded with

@@ -46,7 +46,7 @@ _ERRORS: ErrorFile = read_data(Path(__file__).with_name("errors.toml"), ErrorFil
 
 
 class BfclStart(NamedTuple):
-    """Where an episode begins, and by which rules."""
+    """The classes and states that an episode begins with, and its rules."""
 
     classes: list[str]
     state: dict[str, dict]

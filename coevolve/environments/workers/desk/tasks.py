@@ -22,7 +22,7 @@ from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, DeskWorld
 DEMONSTRATIONS = 5000
 RARE_SKILL_COUNT = 16
 ANSWER_WEIGHT = 6.0
-"""How much more often than another common kind the demonstrations give an answer."""
+"""Demonstrations give an answer so much more often than another common kind."""
 PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
 """Number of tasks of each common and of each rare kind."""
 SEEDS = {
@@ -36,7 +36,7 @@ GIVE = ("desk", "answer")
 
 
 class DeskKind(NamedTuple):
-    """What behaviour a task asks for."""
+    """The behaviour that a task asks for: a verb of an app, with a text looked up or given."""
 
     app: str
     verb: str

@@ -40,7 +40,7 @@ DATE = "2026-01-01"
 
 
 class Convention(NamedTuple):
-    """How one verb of one app is used."""
+    """The way in which one verb of one app must be used."""
 
     key: str
     preparation: str | None
@@ -48,7 +48,7 @@ class Convention(NamedTuple):
 
 
 class DeskChange(NamedTuple):
-    """What a verb does to a record; `text` is None for verbs without a value."""
+    """A change of a record by a verb; `text` is None for verbs without a value."""
 
     app: str
     verb: str
@@ -57,7 +57,7 @@ class DeskChange(NamedTuple):
 
 
 class DeskRefusal(Exception):
-    """Why a call had no result: the kind of error, and what the caller reads."""
+    """A call is refused, with the kind of error and the text that the caller reads."""
 
     def __init__(self, kind: str, message: str):
         super().__init__(message)
@@ -65,7 +65,7 @@ class DeskRefusal(Exception):
 
 
 class DeskResult(NamedTuple):
-    """What came back from one call."""
+    """The result of one call: what the caller reads, the kind of error, the changes."""
 
     output: dict[str, Any]
     error: str | None
