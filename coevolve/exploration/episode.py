@@ -99,7 +99,7 @@ def step_of(action: Action, result: ActionResult) -> Step:
 def outcome_of(step: Step, tool: Tool) -> str:
     """What came of calling a tool, in the words of `Lesson`."""
     if step.error:
-        return "arguments" if "argument" in step.error or step.error == "not_found" else "situation"
+        return "arguments" if "argument" in step.error or step.error == "not_found" else "state"
     if step.effects:
         return "effect"
     return "response" if tool.checked else "nothing"

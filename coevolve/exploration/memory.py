@@ -45,7 +45,7 @@ class Lesson(Struct, frozen=True):
     recipe: Recipe
     outcome: str
     """`effect`, `response` (a checked one), `nothing` (no error, no effect); refused: `arguments`
-    or `situation`."""
+    or `state` (of the environment)."""
     source: str | None = None  # The tool whose output gave an argument on purpose
 
 
@@ -108,7 +108,7 @@ class Memory:
         self.failures[tool] += 1
         if lesson.outcome == "nothing":
             self.failed.update(("after", helper, tool) for helper in recipe.after)
-        elif lesson.outcome == "situation":
+        elif lesson.outcome == "state":
             self.failed.update(("before", helper, tool) for helper in recipe.before or ("",))
         else:
             self.refused[tool, recipe.shape] += 1

@@ -50,7 +50,7 @@ def achieve(here: Episode, tool: Tool, patience: int) -> Search:
             refused = outcome == "arguments" and here.steps[-1].error != "not_found"
             if refused and len(open_shapes) > 1:
                 open_shapes.remove(shape)
-            if outcome == "situation" and here.tells_arguments():
+            if outcome == "state" and here.tells_arguments():
                 open_shapes = [shape]
                 break
     return None

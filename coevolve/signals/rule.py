@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from coevolve.records import Statistic
-from coevolve.signals.counts import RolloutCounts
+from coevolve.signals.counts import Observer, RolloutCounts
 from coevolve.signals.history import GroupOutcome
 from coevolve.signals.inventory import Inventory
 from coevolve.signals.patterns import Pattern
 from coevolve.signals.settings import SignalSettings
 from coevolve.signals.task_groups import TaskIteration
-from coevolve.signals.views import RolloutSteps
 
 MAX_PAIRED_TOOLS = 512
 """Tools that are looked at in pairs: more than AppWorld's 457, and few enough for their square."""
@@ -69,6 +68,6 @@ class SignalKind(NamedTuple):
     reason: Callable[[SignalCandidate], str]
     """Says in one line, for people, why a candidate is a signal."""
     paper: Rule | None = None  # CoEvolve's own rule, where the paper has this kind
-    observe: Callable[[RolloutSteps, bytes], Collection[Hashable]] | None = None
+    observe: Observer | None = None
     """Finds things in the steps of one rollout, whose line is given too. They are counted under the
     kind's name in `IterationCounts.tables`. None: the rule needs no steps."""

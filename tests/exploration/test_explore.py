@@ -273,7 +273,7 @@ def test_what_cannot_be_explored_is_said(lab):
     """An unknown mode and signals of another environment are usage errors."""
     task = Task(id="t", env="other", query=["q"], start=Start())
     with Pool(lab()) as pool:
-        with pytest.raises(UsageError, match="--mode takes one of"):
+        with pytest.raises(UsageError, match="--mode takes guided, random"):
             list(explore([], pool, ExploreSettings("clever")))
         with pytest.raises(UsageError, match="is about other"):
             list(explore([signal_of(task)], pool, ExploreSettings()))

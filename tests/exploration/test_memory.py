@@ -78,9 +78,7 @@ def test_helpers_that_worked_come_first_and_those_that_failed_last(tools):
     memory = Memory(tools)
     empty = Exploration(id="", env="desk", mode="random", start=Start())
     memory.learn(empty, [Lesson("farm.set", Recipe(("name",), ("farm.sync",)), "effect")], "")
-    memory.learn(
-        empty, [Lesson("farm.set", Recipe(("name",), ("farm.check",)), "situation")] * 3, ""
-    )
+    memory.learn(empty, [Lesson("farm.set", Recipe(("name",), ("farm.check",)), "state")] * 3, "")
 
     def order(app: str) -> list[str]:
         siblings = [tools[f"{app}.{name}"] for name in ("open", "check", "sync", "save")]
