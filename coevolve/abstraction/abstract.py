@@ -60,8 +60,11 @@ def abstract(
         return run_replays(pool, gather_replays(searches))
 
     groups = ((exploration,) for exploration in explorations)
-    key = lambda group: group[0].id  # noqa: E731
-    yield from abstracted(groups, environment, work, key, journal, env_faults, reject)
+    yield from abstracted(groups, environment, work, _first_id, journal, env_faults, reject)
+
+
+def _first_id(group: Group) -> str:
+    return group[0].id
 
 
 def abstracted(

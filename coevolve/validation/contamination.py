@@ -33,7 +33,7 @@ one was a piece of three calls of an official BFCL solution, none of a longer on
 calls come up without having been seen."""
 
 
-class HeldOutTasks:
+class ContaminationIndex:
     """The held-out tasks of a pool's environment, indexed by what they can be recognised by."""
 
     def __init__(self, pool: Pool):

@@ -28,7 +28,7 @@ from coevolve.environments.replay import (
 from coevolve.records import Task, Validity, Verdict
 from coevolve.runs import Journal
 from coevolve.validation import gates
-from coevolve.validation.contamination import HeldOutTasks
+from coevolve.validation.contamination import ContaminationIndex
 from coevolve.validation.controls import controls
 from coevolve.validation.gates import Gate, GateFailure
 from coevolve.validation.solver import Solver, attempt
@@ -51,7 +51,7 @@ def validate(
     `solver` tries what passes."""
     journal, env_faults = journal or Journal(None, {}), env_faults or FaultCounter(WHAT)
     remaining = iter(tasks)
-    held_out: dict[str, HeldOutTasks] = {}
+    held_out: dict[str, ContaminationIndex] = {}
     while chunk := list(islice(remaining, CHUNK)):
         verdicts = [journal.get(task.id, Verdict) for task in chunk]
         open_ = [place for place, verdict in enumerate(verdicts) if verdict is None]
@@ -59,7 +59,7 @@ def validate(
             places = [place for place in open_ if chunk[place].env == env]
             pool, asked = environment(env), [chunk[place] for place in places]
             if env not in held_out:
-                held_out[env] = HeldOutTasks(pool)
+                held_out[env] = ContaminationIndex(pool)
             pool.compare([task.env_version for task in asked])
             judges = [_Judge(task, pool, gate, held_out[env]).verdict() for task in asked]
             judged = run_replays(pool, gather_replays(judges))
@@ -93,7 +93,7 @@ class _FaultMet(Exception):
 class _Judge:
     """Judges one task by one gate."""
 
-    def __init__(self, task: Task, pool: Pool, gate: Gate, held_out: HeldOutTasks):
+    def __init__(self, task: Task, pool: Pool, gate: Gate, held_out: ContaminationIndex):
         self._task, self._pool, self._gate, self._held_out = task, pool, gate, held_out
         self._replays: list[ReplayedEpisode] = []
         self._scores: dict[str, float | None] = {}

@@ -12,7 +12,7 @@ from coevolve.environments import install
 from coevolve.environments.client import Pool, Pools
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.records import Call, Origin, Start, Task, Verifier
-from coevolve.validation.contamination import HeldOutTasks
+from coevolve.validation.contamination import ContaminationIndex
 from coevolve.validation.validate import validate
 
 pytestmark = pytest.mark.bfcl
@@ -32,8 +32,8 @@ def pool(pools) -> Pool:
 
 
 @pytest.fixture(scope="module")
-def held_out(pools) -> HeldOutTasks:
-    return HeldOutTasks(pools("bfcl"))
+def held_out(pools) -> ContaminationIndex:
+    return ContaminationIndex(pools("bfcl"))
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def configuration(number: int) -> dict[str, Any]:
     return {"classes": entry["involved_classes"], "state": entry["initial_config"]}
 
 
-def touched(held_out: HeldOutTasks, pool: Pool, task: Task) -> str | None:
+def touched(held_out: ContaminationIndex, pool: Pool, task: Task) -> str | None:
     return all_touched(held_out, pool, [task])[0]
 
 
-def all_touched(held_out: HeldOutTasks, pool: Pool, tasks: list[Task]) -> list[str | None]:
+def all_touched(held_out: ContaminationIndex, pool: Pool, tasks: list[Task]) -> list[str | None]:
     episodes = replay(pool, [ReplayJob(task.start, task.solution) for task in tasks])
     return [held_out.shared(task, episode) for task, episode in zip(tasks, episodes, strict=True)]
 
