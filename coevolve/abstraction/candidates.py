@@ -95,52 +95,44 @@ class _CandidateSearch:
         self._rejects.append(Reject(self._exploration.id, reason, goal, detail, list(query)))
 
     def _single(self, goal: int) -> ReplayCoroutine[_WrittenSlice | None]:
-        found = yield from minimise(self._trace, (goal,))
-        written = (yield from self._written(found)) if found else "not_reproduced"
-        if isinstance(written, _WrittenSlice):
-            return written
-        self._reject(written, self._trace.tool(goal).name)
-        return None
+        try:
+            found = yield from minimise(self._trace, (goal,))
+            return (yield from self._written(found))
+        except Unwritable as reason:
+            self._reject(str(reason), self._trace.tool(goal).name)
+            return None
 
-    def _written(self, found: GoalSlice) -> ReplayCoroutine[_WrittenSlice | str]:
-        """The slice with its words, or the reason why there are none."""
-        turns, description = plan_turns(self._trace, found), self._pool.description
-        if turns is None:
-            return "no_request"
-        if len(turns) > description.max_goals:
-            return "too_many_goals"
-        if too_many_steps(description.limits, [len(turn.calls) for turn in turns]):
-            return "too_many_steps"
+    def _written(self, found: GoalSlice | None) -> ReplayCoroutine[_WrittenSlice]:
+        """The slice with its words. Raises Unwritable with the reason why there are none."""
+        turns = plan_turns(self._trace, found) if found else None
+        if not turns:
+            raise Unwritable("no_request" if found else "not_reproduced")
+        if len(turns) > self._pool.description.max_goals:
+            raise Unwritable("too_many_goals")
+        if too_many_steps(self._pool.description.limits, [len(turn.calls) for turn in turns]):
+            raise Unwritable("too_many_steps")
         # one turn, and turns that become one program, were executed in just this form already
         in_order = [i for turn in turns for i in turn.calls] == list(found.calls)
         if not in_order or (len(turns) > 1 and not self._code):
             done = yield from execute_steps(self._trace, [turn.calls for turn in turns])
             if done is None:
-                return "not_reproduced"
+                raise Unwritable("not_reproduced")
             found = found._replace(calls=done[0], results=done[1])
         for turn in turns:
             changed = any(found.results[i].effects for i in turn.calls)
             if not changed and not self._trace.tool(turn.goal).checked:
-                return "turn_without_effect"
-        try:
-            return self._in_words(found, turns)
-        except Unwritable as reason:
-            return str(reason)
-
-    def _in_words(self, found: GoalSlice, turns: list[TurnPlan]) -> _WrittenSlice | str:
+                raise Unwritable("turn_without_effect")
         writer = RequestWriter(self._trace, found, self._rng)
         query = [writer.request(turn) for turn in turns]
         if len(set(query)) < len(query):
-            return "repeated_turn"
-        kind = "+".join(
-            f"{self._trace.tool(turn.goal).name}/"
-            f"{'lookup' if writer.needs_lookup(turn.goal) else 'given'}"
-            for turn in turns
-        )
+            raise Unwritable("repeated_turn")
         program = None
         if self._code:
             check_apart(self._trace, found, turns)
             program = write_program(self._trace, found, turns, query, self._code)
+        ways = ["lookup" if writer.needs_lookup(turn.goal) else "given" for turn in turns]
+        goals = [self._trace.tool(turn.goal).name for turn in turns]
+        kind = "+".join(f"{goal}/{way}" for goal, way in zip(goals, ways, strict=True))
         return _WrittenSlice(found, turns, query, kind, program)
 
     def _joined(
@@ -180,8 +172,11 @@ class _CandidateSearch:
             partner = singles[number].found
             goals = tuple(sorted({*own.goals, *partner.goals}))
             found = yield from minimise(self._trace, goals, [own.core | partner.core])
-            longer = (yield from self._written(found)) if found else None
-            if isinstance(longer, _WrittenSlice) and len(longer.turns) > len(written.turns):
+            try:
+                longer = yield from self._written(found)
+            except Unwritable:
+                continue
+            if len(longer.turns) > len(written.turns):
                 return number, longer
         return None, None
 
