@@ -151,12 +151,12 @@ _FAMILIES: dict[str, tuple[str, str, Reader]] = {
     ),
     "function": (
         r"<function(?:=|\s+name\s*=\s*)[\"']?(?P<called>[^\s\"'<>]+)[\"']?\s*>",
-        rf"</function>|</{_SPACE}(?:{_TAGS})>",
+        r"</function>",
         _function,
     ),
     "invoke": (
         rf"<{_SPACE}invoke\s+name\s*=\s*[\"'](?P<invoked>[^\"'<>]*)[\"']\s*>",
-        rf"</{_SPACE}(?:invoke|{_TAGS})>",
+        rf"</{_SPACE}invoke>",
         _function,
     ),
     "begin": (r"<[|｜]tool[_▁]call[_▁]begin[|｜]>", r"<[|｜]tool[_▁]call[_▁]end[|｜]>", _begun),
@@ -191,6 +191,8 @@ def marked(body: str, beside: bool = False) -> tuple[list[CallSource], str]:
         family = next(name for name in _FAMILIES if mark[name])
         end = following.start() if following else len(body)
         closing = _CLOSES[family].search(body, mark.end(), end)
+        if not closing and family in ("function", "invoke"):
+            closing = _CLOSES["tag"].search(body, mark.end(), end)
         text = body[mark.end() : closing.start() if closing else end]
         source = CallSource(text, partial(_FAMILIES[family][2], mark), "mark")
         named = any(mark[name] for name in ("called", "invoked", "addressed"))
