@@ -36,7 +36,7 @@ def options(
             f"--backend verl needs a --preset: {', '.join(presets())}, or a TOML file like theirs"
         )
     chosen = preset(verl.preset)
-    names = fields(VerlSettings).keys() | {"prompt_tokens"}
+    names = VerlSettings.__struct_fields__
     settings = resolve({n: value for n, value in call.given.items() if n in names}, chosen)
     how = VerlRun(
         preset=chosen,
