@@ -35,15 +35,20 @@ class Worker:
         )
         self._sessions = itertools.count()
 
-    def ask(self, **request: object) -> dict:
-        self._process.stdin.write(msgspec.json.encode({"id": 1, **request}) + b"\n")
+    def ask(self, *requests: dict) -> list[dict]:
+        """The replies to requests that are sent in one go."""
+        lines = [msgspec.json.encode({"id": 1, **request}) + b"\n" for request in requests]
+        self._process.stdin.write(b"".join(lines))
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        return [json.loads(self._process.stdout.readline()) for _ in requests]
+
+    def results(self, *requests: dict) -> list:
+        replies = self.ask(*requests)
+        assert not any("error" in reply for reply in replies), replies
+        return [reply["result"] for reply in replies]
 
     def result(self, **request: object):
-        reply = self.ask(**request)
-        assert "error" not in reply, reply
-        return reply["result"]
+        return self.results(request)[0]
 
     def open(self, start: dict) -> str:
         session = f"s{next(self._sessions)}"
@@ -57,11 +62,16 @@ class Worker:
         return msgspec.convert(reply["results"][0], list[ActionResult])
 
     def run(self, task: dict, *actions: object) -> tuple[list[ActionResult], Graded]:
-        session = self.open(task["start"])
-        results = self.step(session, *actions)
-        graded = msgspec.convert(self.result(op="evaluate", session=session, task=task), Graded)
-        self.result(op="close", session=session)
-        return results, graded
+        session = f"s{next(self._sessions)}"
+        opened, stepped, graded, _ = self.results(
+            {"op": "open", "session": session, "start": task["start"]},
+            {"op": "step", "steps": [{"session": session, "turn": 0, "actions": actions}]},
+            {"op": "evaluate", "session": session, "task": task},
+            {"op": "close", "session": session},
+        )
+        msgspec.convert(opened, Opened)
+        done = msgspec.convert(stepped["results"][0], list[ActionResult])
+        return done, msgspec.convert(graded, Graded)
 
     def close(self) -> int:
         self._process.stdin.close()
@@ -408,9 +418,10 @@ def test_same_bytes_whatever_the_hash_seed(desk, heldout):
 )
 def test_a_start_state_of_another_kind_is_refused_in_words(desk, start):
     """The reply is a typed error that says what a start state is; the worker goes on."""
-    reply = desk.ask(op="open", session="bad", start=start)
+    (reply,) = desk.ask({"op": "open", "session": "bad", "start": start})
     assert reply["error"]["kind"] == "bad_request" and "seed" in reply["error"]["message"]
-    assert desk.ask(op="tasks", split="nowhere")["error"]["kind"] == "bad_request"
+    (reply,) = desk.ask({"op": "tasks", "split": "nowhere"})
+    assert reply["error"]["kind"] == "bad_request"
     desk.open({"config": {"seed": 1}})
 
 
