@@ -46,24 +46,13 @@ class OfficialVerdict(NamedTuple):
         return files.category(self.entry)
 
 
-def judge(
-    rollouts: Iterable[Rollout], tools: Mapping[str, Tool], directory: Path | None = None
-) -> dict[str, OfficialVerdict]:
+def judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool]) -> dict[str, OfficialVerdict]:
     """Rollout id → official verdict, with `judged` false where the official code would misread it.
 
-    The files stay in `directory`, if given. Raises MissingDependency where the environment is not
-    installed, CoevolveError where a score is missing.
+    Raises MissingDependency where the environment is not installed, CoevolveError where a score is
+    missing.
     """
     python = install.python(NAME)
-    if directory is not None:
-        return _judge(rollouts, tools, python, directory)
-    with tempfile.TemporaryDirectory(prefix="coevolve-official-") as temporary:
-        return _judge(rollouts, tools, python, Path(temporary))
-
-
-def _judge(
-    rollouts: Iterable[Rollout], tools: Mapping[str, Tool], python: Path, directory: Path
-) -> dict[str, OfficialVerdict]:
     judged: dict[str, OfficialVerdict] = {}
     names, entries, ids = files.BfclIds(), [], []
     for rollout in rollouts:
@@ -77,10 +66,12 @@ def _judge(
             judged[rollout.id] = OfficialVerdict(name, False, str(error), judged=False)
     if not entries:
         return judged
-    files.write_tasks(directory, names, tools)
-    placed = files.write_results(directory, entries)
-    _run(python, directory)
-    failed = _scores(directory, placed)
+    with tempfile.TemporaryDirectory(prefix="coevolve-official-") as folder:
+        directory = Path(folder)
+        files.write_tasks(directory, names, tools)
+        placed = files.write_results(directory, entries)
+        _run(python, directory)
+        failed = _scores(directory, placed)
     for id_, (model, entry) in zip(ids, placed, strict=True):
         error = failed.get((model, entry["id"]))
         judged[id_] = OfficialVerdict(entry["id"], error is None, error or "")

@@ -91,17 +91,16 @@ def test_doing_nothing_and_overrunning_are_officially_wrong(bfcl):
 
 @official_
 @pytest.mark.bfcl
-def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks, tmp_path):
+def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks):
     """Own start states go as question and answer files; a call that would end the evaluator is
     refused, the others are scored."""
     right, wrong = play(some_tasks, bfcl), play(some_tasks, bfcl, "nothing")
     step = structs.replace(right[0].steps[0], action=Call("__import__", {"name": "os"}))
     hostile = structs.replace(right[0], id="hostile", steps=[step, *right[0].steps[1:]])
-    judged = official.judge([*right, *wrong, hostile], bfcl.tools, tmp_path)
+    judged = official.judge([*right, *wrong, hostile], bfcl.tools)
     assert [judged[r.id].valid for r in right] == [True] * len(right)
     assert [judged[r.id].valid for r in wrong] == [False] * len(wrong)
     assert not judged["hostile"].judged and "official executor" in judged["hostile"].error
-    assert files.questions_file(tmp_path).is_file()
 
 
 @official_

@@ -25,12 +25,8 @@ ANSWER_WEIGHT = 6.0
 """Demonstrations give an answer so much more often than another common kind."""
 PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
 """Number of tasks of each common and of each rare kind."""
-SEEDS = {
-    "train": (0, 10**9),
-    "demos": (10**9, 2 * 10**9),
-    "dev": (2 * 10**9, 3 * 10**9),
-    "heldout": (3 * 10**9, 4 * 10**9),
-}
+_SPLITS = ("train", "demos", "dev", "heldout")
+SEEDS = {split: (n * 10**9, (n + 1) * 10**9) for n, split in enumerate(_SPLITS)}
 """World seeds of each split, from and below."""
 GIVE = ("desk", "answer")
 
