@@ -7,8 +7,8 @@
 - `shown`: it stands in the output of an earlier call, or is a path of stated and shown parts;
 - `unknown`: none of these.
 
-A truth value or a choice is not free where the request makes a difference that people put into
-words: the schema has another default, or the environment has words for it. A truth value that
+A truth value or a choice of an optional parameter is not free where the schema has another default
+or the environment has words for it: a solver who is told nothing leaves it out. A truth value that
 departs from its default is stated by a word of the parameter's name (`overwrite`). What a user of
 the start state would know counts only where the request states it.
 """
@@ -79,7 +79,8 @@ def _stated(value: Any, whole: Any, name: str, tool: Tool, text: str) -> bool:
         return False
     schema = tool.parameters.get("properties", {}).get(name)
     departs = value if schema is None else schema.get("default") is (not value)
-    return departs and any(mentions(text, word) for word in name.split("_"))
+    words_of_name = [word for word in name.split("_") if len(word) > 2]
+    return departs and any(mentions(text, word) for word in words_of_name)
 
 
 def _free(value: Any, whole: Any, name: str, tool: Tool) -> bool:
@@ -97,7 +98,8 @@ def _free(value: Any, whole: Any, name: str, tool: Tool) -> bool:
         ways = _identities(schema.get("enum"))
         choice = identity(value) in ways and len(ways) <= FEW_CHOICES
     worded = tool.language is not None and name in tool.language.words
-    return choice and not worded and "default" not in schema
+    required = name in tool.parameters.get("required", [])
+    return choice and (required or not worded and "default" not in schema)
 
 
 def _joined(members: Sequence[Grounding]) -> Grounding:

@@ -145,6 +145,16 @@ def test_the_environments_own_words(value, query, known):
         assert both(query, action, tool) == (known, known)
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_a_call_has_to_choose_a_required_truth_value(required):
+    """So that people need not state it in the environment's words; an optional one is left out."""
+    words, required_names = Language(words={"value": {"true": "public"}}), ["value"] * required
+    schema = {"properties": {"value": {}}, "required": required_names}
+    tool = Tool("v.act", "Perform it.", schema, app="v", language=words)
+    for action in (Call("v.act", {"value": True}), "apis.v.act(value=True)"):
+        assert both("let everybody see it", action, tool) == (required, required)
+
+
 def test_a_departure_from_a_default_is_stated_by_its_name():
     """A truth value has one other way, so that the parameter's name is enough."""
     schema = {"properties": {"overwrite": {"type": "boolean", "default": False}}}
