@@ -1,12 +1,14 @@
-"""Runs a command that ends with its parent: `python3 -IS supervise.py GRACE COMMAND [ARGUMENT]...`, with a pipe as stdin.
+"""Runs a command that ends with its parent: `python3 -IS supervise.py GRACE COMMAND [ARGUMENT]...`,
+with a pipe as stdin.
 
-The command runs in a process group of its own until it ends, the parent of this process does, or stdin does: whoever holds the
-other end of the pipe (a program, a script, ssh, srun) may die in any way, kill -9 and a lost connection included. The group then
-gets SIGTERM, and SIGKILL when the command has ended or GRACE seconds have passed. SIGTERM, SIGHUP or SIGINT to this process do
-the same, and a second one cuts the grace short. The exit code is the command's, 128 + N for signal N.
+The command runs in a process group of its own until it ends, the parent of this process does, or
+stdin does: whoever holds the other end of the pipe (a program, a script, ssh, srun) may die in any
+way, kill -9 and a lost connection included. The group then gets SIGTERM, and SIGKILL when the
+command has ended or GRACE seconds have passed. SIGTERM, SIGHUP or SIGINT to this process do the
+same, and a second one cuts the grace short. The exit code is the command's, 128 + N for signal N.
 
-It is one file of the standard library, for scripts that run where nothing of the toolkit is installed. Give -I, or the modules
-beside it come before the standard library's.
+It is one file of the standard library, for scripts that run where nothing of the toolkit is
+installed. Give -I, or the modules beside it come before the standard library's.
 """
 
 from __future__ import annotations

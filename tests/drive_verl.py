@@ -1,4 +1,6 @@
-"""A driver in a process of its own, over the stand-in child: `drive_verl.py RUN TASKS MODEL ENV [OPTION=VALUE]...`; prints the rollouts."""
+"""A driver in a process of its own, over the stand-in child: `drive_verl.py RUN TASKS MODEL ENV
+[OPTION=VALUE]...`; prints the rollouts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def drive(
     settings = msgspec.convert(
         {"model": str(model), **OWN, **how.pop("settings", {})}, VerlSettings
     )
-    chosen = VerlRun(preset(CPU), **{"command": COMMAND, "stall_timeout": 20.0, **how})
+    chosen = VerlRun(preset(CPU), **{"command": COMMAND, "stall_timeout": 300.0, **how})
     return train(tasks, settings, str(run), env, chosen, iteration=iteration)
 
 

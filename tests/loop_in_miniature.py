@@ -1,7 +1,9 @@
-"""What the tests of shell/ share: the loop's script with a small policy, and a `vllm` that stands in for the real one.
+"""What the tests of shell/ share: the loop's script with a small policy, and a `vllm` that stands
+in for the real one.
 
-vLLM needs a GPU or a long build, and the scripts only start it, wait until it answers, and end it: the stand-in serves the scripted
-model of competent_model.py on a real socket, and writes down how it was started.
+vLLM needs a GPU or a long build, and the scripts only start it, wait until it answers, and end it:
+the stand-in serves the scripted model of competent_model.py on a real socket, and writes down how
+it was started.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from competent_model import competent
 import scripted_server
 arguments = sys.argv[1:]
 with open(SEEN, "a") as seen:
-    print(json.dumps({"arguments": arguments, "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "pid": os.getpid()}), file=seen)
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    print(json.dumps({"arguments": arguments, "gpus": gpus, "pid": os.getpid()}), file=seen)
 if os.path.exists(FAILS):
     sys.exit("no such model here")
 class Handler(scripted_server._Handler):
     server_owner = scripted_server.ScriptedServer(competent)
-scripted_server._Server(("127.0.0.1", int(arguments[arguments.index("--port") + 1])), Handler).serve_forever()
+port = int(arguments[arguments.index("--port") + 1])
+scripted_server._Server(("127.0.0.1", port), Handler).serve_forever()
 """
 
 SSH = """#!/usr/bin/env bash
@@ -36,7 +40,9 @@ echo "$1" >> "$HOSTS"
 shift
 env -i HOME="$HOME" HOSTS="$HOSTS" bash -c "$*"
 """
-"""Stands in for the network: the other node is this machine, with nothing of the caller's environment."""
+"""Stands in for the network: the other node is this machine, with nothing of the caller's
+environment.
+"""
 
 
 def put_ssh(folder: Path) -> None:
@@ -47,14 +53,19 @@ def put_ssh(folder: Path) -> None:
 
 
 class Loop:
-    """Runs a script in a folder; `run` is its run directory, `tools` a folder of commands that come first in PATH."""
+    """Runs a script in a folder; `run` is its run directory, `tools` a folder of commands that come
+    first in PATH.
+    """
 
     def __init__(self, folder: Path, command_path: str):
         self.run, self.seen, self.fails, self.tools = (
             folder / name for name in ("run", "seen", "fails", "bin")
         )
         self.tools.mkdir()
-        named = f"TESTS, SEEN, FAILS = {str(Path(__file__).parent)!r}, {str(self.seen)!r}, {str(self.fails)!r}"
+        named = (
+            f"TESTS, SEEN, FAILS = {str(Path(__file__).parent)!r}, {str(self.seen)!r}, "
+            f"{str(self.fails)!r}"
+        )
         self.tool("vllm", f"#!{sys.executable}\n{named}{VLLM}")
         foreign = ("COEVOLVE_", "EXPLORER_", "SERVE_", "SLURM_", "RAY_")
         self.env = {
@@ -75,7 +86,8 @@ class Loop:
         """The script in the background, in a process group of its own."""
         command = ["bash", SHELL / script, self.run, "--model", model, *SMALL, *more]
         return subprocess.Popen(
-            [*command, "--train", "--episode-tokens 120 --samples 2"], cwd=SHELL.parent, env=self.env,
+            [*command, "--train", "--episode-tokens 120 --samples 2"],
+            cwd=SHELL.parent, env=self.env,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 

@@ -1,11 +1,13 @@
-"""A stand-in for the child of `coevolve train --backend verl`: it speaks the file protocol and trains nothing.
+"""A stand-in for the child of `coevolve train --backend verl`: it speaks the file protocol and
+trains nothing.
 
-The driver and its watchdog know the child by its files and its process alone, so what they do about a child that waits, dies,
-hangs or ends too early is tested without the minute that Ray and verl take to start. tests/training/verl/test_child.py runs the
-real one. Its address answers GET /health, with 503 below /ill, and nothing else.
+The driver and its watchdog know the child by its files and its process alone, so what they do about
+a child that waits, dies, hangs or ends too early is tested without the minute that Ray and verl
+take to start. tests/training/verl/test_child.py runs the real one. Its address answers GET /health,
+with 503 below /ill, and nothing else.
 
-PLAN, a file beside this run (RUN.plan), tells what goes wrong, a line each time: `hang`, `die`, `error`, `nothing`, `torn`,
-`lively` (a heartbeat without progress).
+PLAN, a file beside this run (RUN.plan), tells what goes wrong, a line each time: `hang`, `die`,
+`error`, `nothing`, `torn`, `lively` (a heartbeat without progress).
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class StandIn:
 
     def main(self) -> None:
         """From the newest checkpoint on, iteration after iteration."""
-        # A process of another session, as Ray's are: only the mark in its environment tells whose it is.
+        # A process of another session, as Ray's are: only the mark in its environment tells whose
+        # it is.
         subprocess.Popen(
             [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
         )
@@ -86,17 +89,11 @@ class StandIn:
 
     def step(self, iteration: int) -> None:
         self.beat("rollout")
-        plan = batches.plan(
-            self.tasks,
-            seed=self.settings.seed,
-            step=self.done,
-            size=self.settings.batch,
-            newest_share=self.settings.newest_share,
-        )
+        plan = batches.plan(self.tasks, self.settings, self.done)
         fault = self.fault()
         lines = [
             self.episode(task, iteration, sample)
-            for task in plan.tasks
+            for task in plan
             for sample in range(self.settings.samples)
         ]
         file = self.files.episode_file(iteration, self.job.attempt, os.getpid())

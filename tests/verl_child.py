@@ -1,4 +1,6 @@
-"""How the tests run verl's child: a weak policy, tasks that it can learn, jobs, waiting, killing, and asking it over HTTP."""
+"""How the tests run verl's child: a weak policy, tasks that it can learn, jobs, waiting, killing,
+and asking it over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ LEARNABLE = [
 
 
 def weak_policy(directory: Path, **shape: int) -> Path:
-    """The laptop policy after a fraction of its training, on a fraction of the demonstrations: right about as often as wrong."""
+    """The laptop policy after a fraction of its training, on a fraction of the demonstrations:
+    right about as often as wrong.
+    """
     import torch
 
     from coevolve.models.tiny import make_model, make_tokenizer
@@ -95,7 +99,9 @@ def start(job: VerlJob) -> subprocess.Popen:
 
 
 def wait_for(what, child: subprocess.Popen, files: VerlFiles, seconds: float = 900) -> Any:
-    """What the function gives, once it gives something; fails with the log's end when the child has died or time is over."""
+    """What the function gives, once it gives something; fails with the log's end when the child has
+    died or time is over.
+    """
     until = time.monotonic() + seconds
     while not (found := what()):
         if child.poll() is not None or time.monotonic() > until:
@@ -133,7 +139,8 @@ def kill(child: subprocess.Popen, run: str) -> list[str]:
 def left(run: str) -> list[str]:
     """The commands of a dead child that a while later still run; ends those, too.
 
-    Two agents of Ray's own look only now and then whether their node is still there; they are not waited for.
+    Two agents of Ray's own look only now and then whether their node is still there; they are not
+    waited for.
     """
     until = time.monotonic() + 30
     while (alive := set(marked(run).values()) - AGENTS) and time.monotonic() < until:

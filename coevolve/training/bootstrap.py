@@ -1,12 +1,14 @@
-"""Builds the laptop policy from a seed: a tiny model (`coevolve.models.tiny`) fine-tuned on an environment's demonstrations.
+"""Builds the laptop policy from a seed: a tiny model (`coevolve.models.tiny`) fine-tuned on an
+environment's demonstrations.
 
-In: an environment with a split of demonstrations (tasks with solutions). Every solution is replayed in a real session, so
-that the observations in the training text are the environment's own. Out: a directory in Hugging Face form, with a card
-(`CARD`) that says how it was made and how well it does. It appears whole or not at all. On one machine and one thread the
-same settings give the same bytes; elsewhere arithmetic differs in the last digits, and success stays in a band.
+In: an environment with a split of demonstrations (tasks with solutions). Every solution is replayed
+in a real session, so that the observations in the training text are the environment's own. Out: a
+directory in Hugging Face form, with a card (`CARD`) that says how it was made and how well it does.
+It appears whole or not at all. On one machine and one thread the same settings give the same bytes;
+elsewhere arithmetic differs in the last digits, and success stays in a band.
 
-The learning rate is constant after a short warm-up and falls to a twentieth over the last fifth of the steps: that decay
-alone raised success at temperature 1 from .69 to .87.
+The learning rate is constant after a short warm-up and falls to a twentieth over the last fifth of
+the steps: that decay alone raised success at temperature 1 from .69 to .87.
 """
 
 from __future__ import annotations
@@ -57,14 +59,14 @@ def build(
 ) -> dict[str, Any]:
     """Makes the policy, writes it to `out`, returns its card; `advance` is told of every step done.
 
-    Raises UsageError where `out` exists and is no policy of these settings; if it is one, nothing is done.
+    Raises UsageError where `out` exists and is no policy of these settings; if it is one, nothing
+    is done.
     """
     if (card := _existing(out, settings)) is not None:
         return card
     if SPLIT not in pool.description.splits:
-        raise UsageError(
-            f"environment {settings.env!r} has no demonstrations (a split {SPLIT!r} of solved tasks)"
-        )
+        lacking = f"has no demonstrations (a split {SPLIT!r} of solved tasks)"
+        raise UsageError(f"environment {settings.env!r} {lacking}")
     _try_to_write(out)
     _prepare_torch()
     from coevolve.models.tiny import make_model, make_tokenizer
@@ -79,15 +81,14 @@ def build(
 
 
 def conversation(task: Task, results: list[list[ActionResult]]) -> Messages:
-    """The task solved as a policy would: a request, one call a message, its observation, `done` when the turn is over."""
+    """One call a message, its observation after it, and `done` at the end of each turn."""
     messages = []
     for query, actions, outcomes in zip(task.query, task.solution, results, strict=True):
         messages.append({"role": "user", "content": query})
         for action, outcome in zip(actions, outcomes, strict=True):
             if outcome.error:
-                raise CoevolveError(
-                    f"demonstration {task.id}: its solution fails in {task.env}: {outcome.observation}"
-                )
+                why = f"its solution fails in {task.env}: {outcome.observation}"
+                raise CoevolveError(f"demonstration {task.id}: {why}")
             messages.append({"role": "assistant", "content": to_text(action)})
             messages.append({"role": "tool", "content": outcome.observation})
         messages.append({"role": "assistant", "content": DONE})
@@ -102,10 +103,8 @@ def replayed(pool: Pool, tasks: list[Task]) -> Iterable[tuple[Task, list[list[Ac
         results: list[list[list[ActionResult]]] = [[] for _ in some]
         for turn in range(max(len(task.solution) for task in some)):
             acting = [i for i, task in enumerate(some) if turn < len(task.solution)]
-            replies = _sound(
-                pool.step([(sessions[i], turn, some[i].solution[turn]) for i in acting])
-            )
-            for i, reply in zip(acting, replies, strict=True):
+            steps = [(sessions[i], turn, some[i].solution[turn]) for i in acting]
+            for i, reply in zip(acting, _sound(pool.step(steps)), strict=True):
                 results[i].append(reply)
         pool.close(sessions)
         yield from zip(some, results, strict=True)
@@ -115,32 +114,24 @@ def _sound(replies: list[Any]) -> list[Any]:
     """The replies, where none is the infrastructure's fault."""
     for reply in replies:
         if isinstance(reply, Fault):
-            raise CoevolveError(
-                f"the environment failed while demonstrations were replayed: {reply.message}"
-            )
+            when = "while demonstrations were replayed"
+            raise CoevolveError(f"the environment failed {when}: {reply.message}")
     return replies
 
 
 def corpus(pool: Pool, tasks: list[Task], conversations: list[Messages]) -> list[str]:
-    """What the tokenizer must know: the demonstrations, the names of all tools, and what the environment refuses with."""
+    """What the tokenizer must know: demonstrations, tools' names, and words of refusals."""
     texts = [message["content"] for messages in conversations for message in messages]
     texts += [to_text(Call(name)) for name in pool.tools]
     mistakes = [Call(name) for name in ("", *pool.tools)]
-    mistakes += [
-        Call(name, dict.fromkeys(tool.parameters["properties"], ""))
-        for name, tool in pool.tools.items()
-    ]
+    for name, tool in pool.tools.items():
+        mistakes.append(Call(name, dict.fromkeys(tool.parameters["properties"], "")))
     some = tasks[:SESSIONS_WITH_REFUSALS]
     sessions: list[EnvSession] = _sound(pool.open([task.start for task in some]))
-    wrong = [
-        (s, 0, task.solution[0][:-1] + mistakes) for s, task in zip(sessions, some, strict=True)
-    ]
-    texts += [
-        result.observation
-        for results in _sound(pool.step(wrong))
-        for result in results
-        if result.error
-    ]
+    wrong = [task.solution[0][:-1] + mistakes for task in some]
+    steps = [(session, 0, calls) for session, calls in zip(sessions, wrong, strict=True)]
+    for results in _sound(pool.step(steps)):
+        texts += [result.observation for result in results if result.error]
     pool.close(sessions)
     return texts
 
@@ -167,7 +158,7 @@ def fit(
     settings: BootstrapSettings,
     advance: Callable[[int], None],
 ) -> float:
-    """Fine-tunes the model in place on the assistant's tokens; returns the mean loss of the last tenth of the steps."""
+    """Fine-tunes the model in place; returns the mean loss of the last tenth of the steps."""
     import torch
 
     rng = random.Random(f"bootstrap-{settings.seed}")
@@ -192,7 +183,7 @@ def fit(
 
 
 def _prepare_torch() -> None:
-    """No bars, and one thread unless the user says otherwise: a model this small gains nothing from a second, and bytes may differ."""
+    """No bars, and one thread unless the user says otherwise: so the bytes are the same."""
     try:
         import torch
         from transformers.utils import logging
@@ -204,7 +195,7 @@ def _prepare_torch() -> None:
 
 
 def schedule(step: int, steps: int) -> float:
-    """Share of the learning rate at a step: warm-up, constant, then linear to `FLOOR` over the last `DECAY` of the steps."""
+    """Share of the learning rate: warm-up, constant, linear to `FLOOR` over the last `DECAY`."""
     left = (steps - step) / (DECAY * steps)
     return min(1.0, (step + 1) / WARM_UP, FLOOR + (1 - FLOOR) * left)
 
@@ -213,22 +204,19 @@ def _batch(
     demonstrations: list[Demonstration], size: int, rng: random.Random
 ) -> list[Demonstration]:
     """Demonstrations of similar length, so that little is padding."""
-    pool = sorted(
-        rng.sample(demonstrations, min(len(demonstrations), size * 8)), key=lambda d: len(d.ids)
-    )
+    some = rng.sample(demonstrations, min(len(demonstrations), size * 8))
+    pool = sorted(some, key=lambda d: len(d.ids))
     first = rng.randrange(max(1, len(pool) - size + 1))
     return pool[first : first + size]
 
 
 def _loss(model: LlamaForCausalLM, batch: list[Demonstration]):
-    """Mean cross-entropy over the assistant's tokens. Rows are padded on the right, where no real token looks."""
+    """Mean cross-entropy over the assistant's tokens; rows are padded on the right."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    longest = max(len(d.ids) for d in batch)
-    ids = torch.tensor([d.ids + [0] * (longest - len(d.ids)) for d in batch])
-    mask = torch.tensor([d.mask + [0] * (longest - len(d.mask)) for d in batch], dtype=torch.bool)[
-        :, 1:
-    ]
+    ids = pad_sequence([torch.tensor(d.ids) for d in batch], batch_first=True)
+    mask = pad_sequence([torch.tensor(d.mask) for d in batch], batch_first=True)[:, 1:].bool()
     hidden = model.model(ids[:, :-1]).last_hidden_state[mask]
     return torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][mask])
 
@@ -258,12 +246,10 @@ def _existing(out: Path, settings: BootstrapSettings) -> dict[str, Any] | None:
         if card["settings"] == msgspec.to_builtins(settings):
             return card
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        raise UsageError(
-            f"{out}: exists and is no policy made by bootstrap; choose another -o"
-        ) from None
-    raise UsageError(
-        f"{out}: holds a policy made with other settings; choose another -o, or delete it"
-    )
+        why = "exists and is no policy made by bootstrap; choose another -o"
+        raise UsageError(f"{out}: {why}") from None
+    why = "holds a policy made with other settings; choose another -o, or delete it"
+    raise UsageError(f"{out}: {why}")
 
 
 def _save(
@@ -273,7 +259,7 @@ def _save(
     card: dict[str, Any],
     pool: Pool,
 ) -> dict[str, Any]:
-    """Writes beside `out`, measures what was written, and renames: a killed run leaves no half policy under the name."""
+    """Writes beside `out`, measures, and renames: a killed run leaves no half policy there."""
     temporary = _temporary(out)
     try:
         temporary.mkdir(parents=True)
@@ -291,7 +277,7 @@ def _save(
 
 
 def _try_to_write(out: Path) -> None:
-    """Raises WriteFailed where no directory can be made beside `out`: before the minutes of training, not after them."""
+    """Raises WriteFailed where nothing can be written beside `out`, before minutes of training."""
     temporary = _temporary(out)
     try:
         temporary.mkdir(parents=True)
@@ -313,7 +299,8 @@ def _clear_away(out: Path) -> None:
 
 
 def measure(policy: Path, pool: Pool) -> dict[str, Any] | None:
-    """Success at temperature 1 on the environment's development tasks, one try each: the mean over tasks, and by kind.
+    """Success at temperature 1 on the environment's development tasks, one try each: the mean over
+    tasks, and by kind.
 
     None where the environment has no such split.
     """

@@ -1,12 +1,15 @@
-"""The GRPO objective as pure functions (paper: CoEvolve §3; the aggregation and the clamps are verl's).
+"""The GRPO objective as pure functions (paper: CoEvolve §3; the aggregation and the clamps are
+verl's).
 
-    J(θ) = (1/T) Σ_tokens [ min(r Â, clip(r, 1−ε_low, 1+ε_high) Â) − β k3(π_θ, π_ref) ],    r = π_θ / π_old per token
+    J(θ) = (1/T) Σ_tokens [ min(r Â, clip(r, 1−ε_low, 1+ε_high) Â) − β k3(π_θ, π_ref) ]
+    r    = π_θ / π_old per token
     Â_k  = (R_k − mean R) / (std R + 1e-6)     within the group of one task, std with n − 1
 
-T is the number of the policy's own tokens in the whole update (token mean); prompt and observation tokens take no part. For
-Â < 0 the loss of a token is at most −c·Â (dual clip, Ye et al. 2020). k3 is Schulman's low-variance KL estimator. Masked
-rollouts (`env_error`) are outside mean and std; a group with fewer than two others has advantage 0, and so has a group
-without variance: it keeps its tokens and its KL.
+T is the number of the policy's own tokens in the whole update (token mean); prompt and observation
+tokens take no part. For Â < 0 the loss of a token is at most −c·Â (dual clip, Ye et al. 2020). k3
+is Schulman's low-variance KL estimator. Masked rollouts (`env_error`) are outside mean and std; a
+group with fewer than two others has advantage 0, and so has a group without variance: it keeps its
+tokens and its KL.
 
 Shapes: N rollouts, M policy tokens (flat, or any shape; everything is elementwise).
 """
@@ -25,7 +28,7 @@ KL_LIMIT = 10.0
 
 
 class Clip(NamedTuple):
-    """Clip range of the ratio: 1−low … 1+high; `dual` bounds the loss where the advantage is negative."""
+    """Clip range of the ratio: 1−low … 1+high; `dual` bounds the loss for negative advantages."""
 
     low: float = 0.2
     high: float = 0.28
@@ -45,7 +48,7 @@ class PolicyLoss(NamedTuple):
 
 
 def group_advantages(rewards: Tensor, groups: Sequence[str], kept: Tensor) -> Tensor:
-    """Advantages [N] of rewards [N]; `groups` names each rollout's group, `kept` [N] is False for masked rollouts."""
+    """Advantages [N] of rewards [N] by group; `kept` [N] is False for masked rollouts."""
     import torch
 
     advantages = torch.zeros_like(rewards)
@@ -63,7 +66,7 @@ def group_advantages(rewards: Tensor, groups: Sequence[str], kept: Tensor) -> Te
 def policy_loss(
     logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip = Clip()
 ) -> PolicyLoss:
-    """Negated clipped objective per token. All arguments have the same shape; gradients flow through `logprobs` only."""
+    """Negated clipped objective per token (all of one shape); gradients flow by `logprobs` only."""
     import torch
 
     ratio = (logprobs - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
@@ -82,7 +85,9 @@ def policy_loss(
 
 
 def kl_k3(logprobs: Tensor, reference: Tensor) -> Tensor:
-    """KL[π_θ ‖ π_ref] per token by the k3 estimator: d = log π_ref − log π_θ, exp(d) − d − 1; d within ±20, value within ±10."""
+    """KL[π_θ ‖ π_ref] per token by the k3 estimator: d = log π_ref − log π_θ, exp(d) − d − 1; d
+    within ±20, value within ±10.
+    """
     difference = (reference - logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return (difference.exp() - difference - 1).clamp(-KL_LIMIT, KL_LIMIT)
 
@@ -93,5 +98,5 @@ def entropy(logprobs: Tensor) -> Tensor:
 
 
 def token_mean(values: Tensor, total: int) -> Tensor:
-    """A part's share of the mean over all `total` policy tokens of an update: the parts' shares add up to the mean."""
+    """A part's share of the mean over all `total` policy tokens: the shares add up to the mean."""
     return values.sum() / total

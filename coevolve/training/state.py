@@ -1,14 +1,15 @@
 """A training run on disk: what a killed run needs to go on as if nothing had happened.
 
-    RUN/config.json               settings that decide the bytes, written when the model has loaded; others are refused,
-                                  once they have decided anything (EVIDENCE)
+    RUN/config.json               settings that decide the bytes; others are refused, once they have
+                                  decided anything (EVIDENCE)
     RUN/metrics.jsonl             one line per step (training.metrics)
     RUN/policy                    link to the newest checkpoint, a Hugging Face directory
-    RUN/checkpoints/step-000010/  model and tokenizer in Hugging Face form, optimizer.pt, trainer.json
-    RUN/iterations/001/training.json, rollouts.jsonl   what the iteration was trained on, and its rollouts
+    RUN/checkpoints/step-000010/  model and tokenizer, optimizer.pt, trainer.json
+    RUN/iterations/001/           training.json: the tasks; rollouts.jsonl
 
-Checkpoints and finished rollout files appear under their names whole. Rollouts of an unfinished iteration are in
-`rollouts.part.jsonl`; on resumption it and the metrics lose what is beyond the last checkpoint. One process per run.
+Checkpoints and finished rollout files appear under their names whole. Rollouts of an unfinished
+iteration are in `rollouts.part.jsonl`; on resumption it and the metrics lose what is beyond the
+last checkpoint. One process per run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ EVIDENCE = (
     *("checkpoints/step-*", "metrics.jsonl", "iterations/*/rollouts*.jsonl"),
     *("verl/checkpoints/global_step_*", "verl/metrics.jsonl", "verl/iterations/*/episodes/*.jsonl"),
 )
-"""What a run has come to, with either backend. Without any of it nothing depends on its settings and its tasks."""
+"""What a run has come to, with either backend; without it no settings and tasks are bound."""
 
 
 class IterationState(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class DamagedRun(BadInput):
 
 
 class RunState:
-    """Open it with `with`; holds the run's lock. `bound`: by work under way, whatever is on the disk."""
+    """Holds the run's lock in a `with`. `bound`: by work under way, whatever is on the disk."""
 
     def __init__(self, run: str, settings: msgspec.Struct, *, bound: bool = False):
         self.path = Path(run)
@@ -72,7 +73,8 @@ class RunState:
         except BlockingIOError:
             self._lock.close()
             raise Partial(
-                f"{self.path}: another process is training this run; wait for it, or choose another --run"
+                f"{self.path}: another process is training this run; wait for it, or choose "
+                "another --run"
             ) from None
         except OSError as error:
             raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
@@ -95,7 +97,7 @@ class RunState:
 
     @property
     def bound(self) -> bool:
-        """Whether anything was done under the run's settings: a begun checkpoint, a line of metrics, a rollout."""
+        """Whether anything was done under the run's settings."""
         found = (path for pattern in EVIDENCE for path in self.path.glob(pattern))
         return self._bound or any(path.is_dir() or path.stat().st_size for path in found)
 
@@ -104,8 +106,8 @@ class RunState:
         changed = self._changed()
         if changed and self.bound:
             raise UsageError(
-                f"{self.path / 'config.json'}: the run was begun with other settings ({'; '.join(changed)}). "
-                "Use the same ones, or another --run"
+                f"{self.path / 'config.json'}: the run was begun with other settings "
+                f"({'; '.join(changed)}). Use the same ones, or another --run"
             )
 
     def _changed(self) -> list[str]:
@@ -113,12 +115,10 @@ class RunState:
         file = self.path / "config.json"
         if not file.exists():
             return []
-        old = _decode(
-            file, dict[str, Any], "delete it: the next call writes it again from its own options"
-        )
-        was, is_ = _flat(old), _flat(self._settings)
-        names = sorted(k for k in {*was, *is_} if was.get(k) != is_.get(k))
-        return [f"{k} was {_told(was, k)}, here {_told(is_, k)}" for k in names]
+        advice = "delete it: the next call writes it again from its own options"
+        was, now = _flat(_decode(file, dict[str, Any], advice)), _flat(self._settings)
+        names = sorted(k for k in {*was, *now} if was.get(k) != now.get(k))
+        return [f"{k} was {_shown(was, k)}, here {_shown(now, k)}" for k in names]
 
     @property
     def step(self) -> int:
@@ -146,7 +146,8 @@ class RunState:
         advice = "delete it: only the check that the tasks are the same is lost"
         if file.exists() and _decode(file, IterationState, advice) != _noted(iteration, tasks):
             raise UsageError(
-                f"{self.path}: iteration {iteration} was trained on other tasks. Use the same, or another --run"
+                f"{self.path}: iteration {iteration} was trained on other tasks. Use the same, or "
+                "another --run"
             )
 
     def note_tasks(self, iteration: int, tasks: list[Task]) -> None:
@@ -167,7 +168,7 @@ class RunState:
     def save(
         self, step: int, write: Callable[[Path], None], about: dict[str, Any], keep: int
     ) -> Path:
-        """Writes a checkpoint by `write(directory)`, points RUN/policy at it, keeps the newest `keep` ones."""
+        """Writes a checkpoint by `write(directory)`, points RUN/policy at it, keeps the newest."""
         final = self.path / "checkpoints" / f"step-{step:06d}"
         temporary = final.with_name(f".{final.name}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -197,7 +198,8 @@ class RunState:
             os.replace(self.part(iteration), file)
         if not file.exists() or not file.stat().st_size:
             raise UsageError(
-                f"{file}: the iteration's rollouts are gone (was standard output redirected onto them?)"
+                f"{file}: the iteration's rollouts are gone (was standard output redirected onto "
+                "them?)"
             )
         return file
 
@@ -209,7 +211,7 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(settings: dict[str, Any], name: str) -> str:
+def _shown(settings: dict[str, Any], name: str) -> str:
     return repr(settings[name]) if name in settings else "not given"
 
 

@@ -1,9 +1,11 @@
-"""One optimiser step on a batch of rollouts: micro-batches whose gradients add up to the whole batch's token mean.
+"""One optimiser step on a batch of rollouts: micro-batches whose gradients add up to the whole
+batch's token mean.
 
-Rows are sorted by length and packed into micro-batches of bounded padded size, so a long row doesn't pad the short ones.
-Padding is on the right: with a causal model no real token sees it. Old log-probabilities are the sampler's own where the
-sampler's and the trainer's passes are the same arithmetic (float32); otherwise those of the weights before this step, which
-at one update per batch are the current ones. Log-probabilities are taken at the sampling temperature everywhere.
+Rows are sorted by length and packed into micro-batches of bounded padded size, so a long row
+doesn't pad the short ones. Padding is on the right: with a causal model no real token sees it. Old
+log-probabilities are the sampler's own where the sampler's and the trainer's passes are the same
+arithmetic (float32); otherwise those of the weights before this step, which at one update per batch
+are the current ones. Log-probabilities are taken at the sampling temperature everywhere.
 """
 
 from __future__ import annotations
@@ -44,24 +46,24 @@ class Objective(NamedTuple):
 
 
 class UpdateReport(NamedTuple):
-    """Token means over the update; see training.metrics."""
+    """Token means over the update, by the names of `training.metrics`."""
 
-    loss: float
-    policy_loss: float
-    kl: float
-    entropy: float
-    clip_low: float
-    clip_high: float
-    clip_dual: float
-    gap_mean: float
-    gap_max: float
-    grad_norm: float
-    tokens: int
-    seconds_reference: float
+    loss: float = 0.0
+    policy_loss: float = 0.0
+    kl: float = 0.0
+    entropy: float = 0.0
+    clip_low: float = 0.0
+    clip_high: float = 0.0
+    clip_dual: float = 0.0
+    logprob_gap_mean: float = 0.0
+    logprob_gap_max: float = 0.0
+    grad_norm: float = 0.0
+    update_tokens: int = 0
+    seconds_reference: float = 0.0
 
 
 class ReferencePolicy:
-    """The frozen policy: a model of its own, or the trained one with its adapters off. None: no reference."""
+    """The frozen policy: a model of its own, or the trained one with its adapters off, or none."""
 
     def __init__(self, model: LocalModel | None, adapters_of: LocalModel | None = None):
         self._model, self._adapters_of = model, adapters_of
@@ -84,7 +86,7 @@ class ReferencePolicy:
 def token_logprobs(
     model: LocalModel, ids: Tensor, mask: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [M] and entropies [M] (no gradient) of the tokens where mask [B, L] is 1; position 0 has none."""
+    """Log-probabilities [M] and entropies [M] of the tokens where mask [B, L] is 1."""
     import torch
 
     with model.passes():
@@ -97,7 +99,7 @@ def token_logprobs(
 
 
 def micro_batches(lengths: list[int], limit: int) -> list[list[int]]:
-    """Indices in order of length, cut so that rows times longest row stays within `limit` (one row always fits)."""
+    """Indices by length, cut so that rows times longest row stays within `limit` (one row fits)."""
     batches: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         if batches and (len(batches[-1]) + 1) * lengths[i] <= limit:
@@ -139,11 +141,13 @@ def update(
             "the loss or its gradient is not finite: training diverged (a lower --lr helps)"
         )
     optimizer.step()
-    return UpdateReport(**sums, grad_norm=norm, tokens=total, seconds_reference=reference_seconds)
+    return UpdateReport(
+        **sums, grad_norm=norm, update_tokens=total, seconds_reference=reference_seconds
+    )
 
 
-class _Part(NamedTuple):
-    """A micro-batch: ids and mask [B, L], and per policy token [M] the sampler's log-probability and the advantage."""
+class _MicroBatch(NamedTuple):
+    """Ids and mask [B, L]; per policy token [M] the sampler's log-probability and advantage."""
 
     ids: Tensor
     mask: Tensor
@@ -151,27 +155,25 @@ class _Part(NamedTuple):
     advantages: Tensor
 
 
-def _tensors(samples: list[Sample], device: torch.device) -> _Part:
+def _tensors(samples: list[Sample], device: torch.device) -> _MicroBatch:
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    length = max(len(s.token_ids) for s in samples)
-    ids = torch.tensor(
-        [s.token_ids + [0] * (length - len(s.token_ids)) for s in samples], device=device
-    )
-    mask = torch.tensor([s.mask + [0] * (length - len(s.mask)) for s in samples], device=device)
-    own = [
-        (p, s.advantage)
+    ids = pad_sequence([torch.tensor(s.token_ids) for s in samples], batch_first=True)
+    mask = pad_sequence([torch.tensor(s.mask) for s in samples], batch_first=True)
+    pairs = [
+        (logprob, s.advantage)
         for s in samples
-        for p, m in zip(s.logprobs[1:], s.mask[1:], strict=True)
-        if m
+        for logprob, own in zip(s.logprobs[1:], s.mask[1:], strict=True)
+        if own
     ]
-    pairs = torch.tensor(own, dtype=torch.float32, device=device).reshape(-1, 2)
-    return _Part(ids, mask, pairs[:, 0], pairs[:, 1])
+    sampled, advantages = torch.tensor(pairs, dtype=torch.float32).reshape(-1, 2).unbind(1)
+    return _MicroBatch(*(each.to(device) for each in (ids, mask, sampled, advantages)))
 
 
 def _accumulate(
     model: LocalModel,
-    part: _Part,
+    part: _MicroBatch,
     fixed: Tensor | None,
     objective: Objective,
     total: int,
@@ -187,16 +189,16 @@ def _accumulate(
     loss = grpo.token_mean(policy.loss + objective.beta * kl, total)
     loss.backward()
     gap = (logprobs.detach() - part.sampled).abs()
-    shares = {
-        "loss": loss.detach(),
-        "policy_loss": grpo.token_mean(policy.loss.detach(), total),
-        "kl": grpo.token_mean(kl.detach(), total),
-        "entropy": grpo.token_mean(entropies, total),
-        "clip_low": grpo.token_mean(policy.clipped_low, total),
-        "clip_high": grpo.token_mean(policy.clipped_high, total),
-        "clip_dual": grpo.token_mean(policy.clipped_dual, total),
-        "gap_mean": grpo.token_mean(gap, total),
+    means = {
+        "loss": policy.loss.detach() + objective.beta * kl.detach(),
+        "policy_loss": policy.loss.detach(),
+        "kl": kl.detach(),
+        "entropy": entropies,
+        "clip_low": policy.clipped_low,
+        "clip_high": policy.clipped_high,
+        "clip_dual": policy.clipped_dual,
+        "logprob_gap_mean": gap,
     }
-    for name, value in shares.items():
-        sums[name] += value.item()
-    sums["gap_max"] = max(sums["gap_max"], gap.max().item() if len(gap) else 0.0)
+    for name, values in means.items():
+        sums[name] += grpo.token_mean(values, total).item()
+    sums["logprob_gap_max"] = max(sums["logprob_gap_max"], gap.max().item() if len(gap) else 0.0)

@@ -1,4 +1,6 @@
-"""coevolve/supervise.py: a command ends with whoever holds its standard input, in every way that one can end."""
+"""coevolve/supervise.py: a command ends with whoever holds its standard input, in every way that
+one can end.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,21 @@ from loop_in_miniature import gone
 
 SCRIPT = Path(__file__).parent.parent.parent / "coevolve" / "supervise.py"
 SUPERVISED = ["python3", "-IS", str(SCRIPT), "30"]
-FAMILY = "import subprocess, sys, time; child = subprocess.Popen(['sleep', '600']); print(child.pid, flush=True); time.sleep(600)"
-HOLDER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE); sys.stdin.read()"
+FAMILY = (
+    "import subprocess, sys, time; child = subprocess.Popen(['sleep', '600']); print(child.pid, "
+    "flush=True); time.sleep(600)"
+)
+HOLDER = (
+    "import subprocess, sys; subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE); "
+    "sys.stdin.read()"
+)
 
 
 @pytest.fixture
 def supervised():
-    """A command with a child, supervised, its pipe in a process that can be killed: (holder, the child)."""
+    """A command with a child, supervised, its pipe in a process that can be killed: (holder, the
+    child).
+    """
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, *SUPERVISED, sys.executable, "-c", FAMILY],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

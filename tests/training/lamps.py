@@ -1,5 +1,6 @@
-"""A small environment with demonstrations: lamps that are switched on by name. Argument `broken`: its solutions fail;
-`bare`: it has no demonstrations."""
+"""A small environment with demonstrations: lamps that are switched on by name. Argument `broken`:
+its solutions fail; `bare`: it has no demonstrations.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""The laptop policy: built by the command through real processes, and its parts against what they must be."""
+"""The laptop policy: built by the command through real processes, and its parts against what they
+must be.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def built(tmp_path_factory) -> Path:
 
 
 def test_it_learns_what_it_is_shown(built: Path):
-    """Sixty steps on 24 demonstrations are enough to copy the name of the lamp into the call, measured by the real verifier."""
+    """Sixty steps on 24 demonstrations are enough to copy the name of the lamp into the call,
+    measured by the real verifier.
+    """
     card = json.loads((built / "bootstrap.json").read_text())
     assert card["success"]["split"] == "dev" and card["success"]["tasks"] == 6
     assert card["success"]["mean"] == card["success"]["kinds"]["lamp.light/given"] >= 0.8
@@ -67,7 +71,9 @@ def test_it_is_a_plain_hugging_face_directory(built: Path):
 
 
 def test_same_seed_same_bytes_and_another_seed_others(built: Path, tmp_path: Path):
-    """A second build equals the first in every file, whatever the number of workers; another seed gives other weights."""
+    """A second build equals the first in every file, whatever the number of workers; another seed
+    gives other weights.
+    """
     run("bootstrap", "-o", tmp_path / "again", *lamps(), *SETTINGS, "--workers", "2")
     for file in sorted(built.iterdir()):
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
@@ -78,7 +84,9 @@ def test_same_seed_same_bytes_and_another_seed_others(built: Path, tmp_path: Pat
 def test_a_finished_policy_is_left_alone_and_another_one_is_never_overwritten(
     built: Path, tmp_path: Path
 ):
-    """The same settings again touch nothing; other settings, or a directory of something else, are usage errors."""
+    """The same settings again touch nothing; other settings, or a directory of something else, are
+    usage errors.
+    """
     before = (built / "model.safetensors").stat().st_mtime_ns
     run("bootstrap", "-o", built, *lamps(), *SETTINGS)
     assert (built / "model.safetensors").stat().st_mtime_ns == before
@@ -92,7 +100,9 @@ def test_a_finished_policy_is_left_alone_and_another_one_is_never_overwritten(
 def test_killed_at_work_leaves_nothing_under_the_name_and_a_rerun_works(
     built: Path, tmp_path: Path
 ):
-    """kill -9 while the files are written and measured: no directory of that name; the rerun is as good and tidies up."""
+    """kill -9 while the files are written and measured: no directory of that name; the rerun is as
+    good and tidies up.
+    """
     out = tmp_path / "policy"
     process = subprocess.Popen([*COEVOLVE, "bootstrap", "-o", str(out), *lamps(), *SETTINGS])
     while not list(tmp_path.iterdir()):
@@ -111,7 +121,9 @@ def test_killed_at_work_leaves_nothing_under_the_name_and_a_rerun_works(
 def test_an_environment_that_cannot_teach_is_named(
     tmp_path: Path, mode: str, code: int, words: bytes
 ):
-    """No demonstrations is a usage error; a solution that fails in its own environment ends the run with its observation."""
+    """No demonstrations is a usage error; a solution that fails in its own environment ends the run
+    with its observation.
+    """
     result = run("bootstrap", "-o", tmp_path / "policy", *lamps(mode), *SETTINGS, check=False)
     assert result.returncode == code and words in result.stderr and result.stderr.count(b"\n") == 1
     assert not list(tmp_path.iterdir())
@@ -143,7 +155,9 @@ def desk():
 
 
 def test_the_template_frames_turns_and_marks_what_the_assistant_says(desk):
-    """Token ids and mask equal a framing by hand, turn by turn, and every role's framing stands alone."""
+    """Token ids and mask equal a framing by hand, turn by turn, and every role's framing stands
+    alone.
+    """
     from coevolve.training.bootstrap import tokenise
 
     tokenizer, conversations, _, _ = desk
@@ -161,7 +175,9 @@ def test_the_template_frames_turns_and_marks_what_the_assistant_says(desk):
 
 
 def test_entities_are_one_token_in_prose_and_in_json(desk):
-    """Copying is one skill: a name has the same single token in a request, in a call and in an observation."""
+    """Copying is one skill: a name has the same single token in a request, in a call and in an
+    observation.
+    """
     tokenizer, _, _, known = desk
     assert len(known) > 20
     for word in known:
@@ -175,7 +191,9 @@ def test_entities_are_one_token_in_prose_and_in_json(desk):
 
 
 def test_what_the_desk_says_is_cheap(desk):
-    """No text that the policy reads or writes falls apart into letters: at most two tokens for three characters."""
+    """No text that the policy reads or writes falls apart into letters: at most two tokens for
+    three characters.
+    """
     tokenizer, conversations, texts, _ = desk
     for text in set(texts):
         assert len(tokenizer(text)["input_ids"]) <= max(1, len(text) * 2 / 3), text
@@ -199,7 +217,9 @@ def test_the_learning_rate_rises_holds_and_falls():
 def test_the_laptop_policy_starts_strong_where_it_was_shown_much_and_weak_where_little(
     tmp_path: Path,
 ):
-    """The default build on the desk: common kinds above .9, kinds shown once at most in a band below, measured on dev."""
+    """The default build on the desk: common kinds above .9, kinds shown once at most in a band
+    below, measured on dev.
+    """
     from coevolve.environments.client import Pool
 
     run("bootstrap", "-o", tmp_path / "policy", "--quiet")

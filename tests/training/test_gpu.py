@@ -1,4 +1,6 @@
-"""The local backend on a GPU (marker `gpu`): the same update as on the CPU, and an iteration that learns."""
+"""The local backend on a GPU (marker `gpu`): the same update as on the CPU, and an iteration that
+learns.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def step(policy, samples, device, dtype):
 
 
 def test_the_update_is_the_cpus(policy, samples):
-    """In float32 the gradient's norm agrees in four digits, and all but one in a thousand weights to 1 % of the update."""
+    """In float32 the gradient's norm agrees in four digits, and all but one in a thousand weights
+    to 1 % of the update.
+    """
     before = LocalModel.load(str(policy), device="cpu").model.state_dict()
     (cpu, ours), (gpu, theirs) = (
         step(policy, samples, device, "float32") for device in ("cpu", "cuda")
@@ -68,13 +72,18 @@ def test_the_update_is_the_cpus(policy, samples):
     print(
         f"grad norm {cpu.grad_norm:.6f} and {gpu.grad_norm:.6f}; {apart} of {count} weights apart"
     )
-    assert gpu.grad_norm == pytest.approx(cpu.grad_norm, rel=1e-4) and gpu.tokens == cpu.tokens
+    assert (
+        gpu.grad_norm == pytest.approx(cpu.grad_norm, rel=1e-4)
+        and gpu.update_tokens == cpu.update_tokens
+    )
     assert gpu.policy_loss == pytest.approx(cpu.policy_loss, abs=1e-5)
     assert apart <= count / 1000
 
 
 def test_bfloat16_points_the_same_way(policy, samples):
-    """Under autocast the weights stay float32, and the gradient's norm is within a tenth of the exact one."""
+    """Under autocast the weights stay float32, and the gradient's norm is within a tenth of the
+    exact one.
+    """
     exact, _ = step(policy, samples, "cuda", "float32")
     rough, _ = step(policy, samples, "cuda", "bfloat16")
     print(f"grad norm {exact.grad_norm:.6f} exact, {rough.grad_norm:.6f} in bfloat16")
@@ -82,7 +91,9 @@ def test_bfloat16_points_the_same_way(policy, samples):
 
 
 def test_it_learns(policy, tmp_path):
-    """Ten steps of the command on the GPU raise success; sampler and update agree on the log-probabilities."""
+    """Ten steps of the command on the GPU raise success; sampler and update agree on the
+    log-probabilities.
+    """
     tasks = tmp_path / "tasks.jsonl"
     jsonl.write(tasks, tiny_models.shop_tasks(SHOP, 12))
     size = ["--lr", "2e-3", "--temperature", "1", "--samples", "8", "--batch", "6", "--steps", "10"]

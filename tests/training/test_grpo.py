@@ -1,4 +1,6 @@
-"""The GRPO loss and its gradient against a dense float64 computation written independently, and its branches."""
+"""The GRPO loss and its gradient against a dense float64 computation written independently, and its
+branches.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def dense(logits, tokens, mask, old, reference, advantages, low, high, dual, bet
 
 @pytest.mark.parametrize("spread", [0.1, 0.8, 3.0])
 def test_loss_and_gradient_against_the_dense_formula(spread):
-    """Over near and far off-policy tokens, masks, both signs and zero advantages: same loss, gradient, finite differences."""
+    """Over near and far off-policy tokens, masks, both signs and zero advantages: same loss,
+    gradient, finite differences.
+    """
     torch.manual_seed(3)
     rows, length, words, beta = 6, 5, 4, 0.05
     clip = grpo.Clip(0.2, 0.28, 3.0)
@@ -121,7 +125,9 @@ def test_loss_and_gradient_against_the_dense_formula(spread):
     ],
 )
 def test_branches(ratio, advantage, loss, slope, clips):
-    """Each branch of the clipped objective: value, derivative by the log-probability, and which clip is counted."""
+    """Each branch of the clipped objective: value, derivative by the log-probability, and which
+    clip is counted.
+    """
     logprob = torch.tensor([-1.0], dtype=F64, requires_grad=True)
     old = torch.tensor([-1.0 - math.log(ratio)], dtype=F64)
     got = grpo.policy_loss(logprob, old, torch.tensor([advantage], dtype=F64))
@@ -133,7 +139,9 @@ def test_branches(ratio, advantage, loss, slope, clips):
 
 
 def test_clamps():
-    """Log-ratios beyond ±20 and KL values beyond 10 are cut, so that one token cannot break an update."""
+    """Log-ratios beyond ±20 and KL values beyond 10 are cut, so that one token cannot break an
+    update.
+    """
     far = torch.tensor([-60.0, 0.0], dtype=F64)
     kl = grpo.kl_k3(far, torch.tensor([0.0, -60.0], dtype=F64))
     assert kl.tolist() == [10.0, 10.0]

@@ -97,7 +97,9 @@ def settings(policy, **changes):
 
 
 def test_it_learns(finished, policy):
-    """Ten steps raise the success rate, move the weights away from the reference, and print every rollout."""
+    """Ten steps raise the success rate, move the weights away from the reference, and print every
+    rollout.
+    """
     directory, out = finished
     reports = lines(directory)
     assert [r["step"] for r in reports] == list(range(1, 11))
@@ -159,7 +161,9 @@ def test_finished_iteration_only_prints(finished, tasks, policy):
 
 
 def test_killed_anywhere_gives_the_same_bytes(finished, tasks, policy, tmp_path):
-    """kill -9 after a few steps, twice, then a rerun: rollouts, metrics and weights of an uninterrupted run."""
+    """kill -9 after a few steps, twice, then a rerun: rollouts, metrics and weights of an
+    uninterrupted run.
+    """
     directory, out = finished
     again = tmp_path / "killed"
     arguments = [
@@ -180,7 +184,12 @@ def test_killed_anywhere_gives_the_same_bytes(finished, tasks, policy, tmp_path)
         1,
     ]
     for steps in (2, 5):
-        process = subprocess.Popen([*COEVOLVE, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            [*COEVOLVE, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         wait_for(again / "metrics.jsonl", steps, process)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -200,7 +209,9 @@ def wait_for(file, count, process):
 
 
 def test_iterations_follow_one_another(policy, tasks, pool, tmp_path):
-    """The second iteration goes on from the first one's weights, steps and optimiser, also with new tasks; a third can't come first."""
+    """The second iteration goes on from the first one's weights, steps and optimiser, also with new
+    tasks; a third can't come first.
+    """
     known = [line.record for line in jsonl.read([str(tasks)], tiny_models.Task)]
     where = str(tmp_path / "run")
     train(known, settings(policy), where, pool)
@@ -263,11 +274,14 @@ def test_environment_errors_stop_the_run(policy, tmp_path):
 
 
 def test_no_informative_group_no_step(policy, pool, tmp_path):
-    """With --drop-zero-variance an update without information leaves the weights; without it their KL still counts."""
+    """With --drop-zero-variance an update without information leaves the weights; without it their
+    KL still counts.
+    """
     impossible = [
         msgspec.structs.replace(t, solution=[[]]) for t in tiny_models.shop_tasks(SHOP, 4)
     ]
-    impossible = [msgspec.structs.replace(t, query=["put tea on my list"], solution=[[tiny_models.Call("pay", {"amount": 1})]]) for t in impossible]  # fmt: skip
+    pay = {"query": ["put tea on my list"], "solution": [[tiny_models.Call("pay", {"amount": 1})]]}
+    impossible = [msgspec.structs.replace(t, **pay) for t in impossible]
     for drop in (True, False):
         train(
             impossible, settings(policy, drop_zero_variance=drop), str(tmp_path / str(drop)), pool
@@ -315,7 +329,9 @@ def test_usage_errors(tasks, policy, tmp_path):
 
 
 def test_adapters_train_and_resume(policy, pool, tmp_path):
-    """With LoRA only adapters are trained, the reference is the model without them, and a second iteration goes on."""
+    """With LoRA only adapters are trained, the reference is the model without them, and a second
+    iteration goes on.
+    """
     pytest.importorskip("peft")
     known = tiny_models.shop_tasks(SHOP, 6)
     for _ in range(2):
@@ -330,7 +346,9 @@ def test_adapters_train_and_resume(policy, pool, tmp_path):
 
 
 def test_a_wrong_model_leaves_no_settings(tasks, policy, tmp_path):
-    """After a directory that is no model the right one is taken; its relative path is the same setting as its absolute one."""
+    """After a directory that is no model the right one is taken; its relative path is the same
+    setting as its absolute one.
+    """
     directory = tmp_path / "run"
     short = ["--env", SHOP, "--run", directory, "--steps", 1, "--samples", 2, "--batch", 1]
     wrong = run("train", tasks, *short, "--model", "/etc", check=False)
@@ -361,7 +379,9 @@ def small(policy, tasks, tmp_path_factory):
     ],
 )
 def test_a_damaged_file_is_named(small, tmp_path, name, content):
-    """One line with the file and what to do, for an empty file and for a torn one; no traceback, no `interrupted`."""
+    """One line with the file and what to do, for an empty file and for a torn one; no traceback, no
+    `interrupted`.
+    """
     directory = tmp_path / "run"
     shutil.copytree(small[0], directory, symlinks=True)
     whole = name == "metrics.jsonl"

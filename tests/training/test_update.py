@@ -73,7 +73,9 @@ def by_hand(policy, reference, rows, objective):
 
 
 def test_equals_the_whole_batch(monkeypatch):
-    """Any packing: the loss, the gradient norm and the weights after the step are those of the batch as a whole."""
+    """Any packing: the loss, the gradient norm and the weights after the step are those of the
+    batch as a whole.
+    """
     policy, reference = model(1), model(2)
     twin = copy.deepcopy(policy.model)
     optimizer = torch.optim.AdamW(twin.parameters(), lr=1e-3, weight_decay=0.01)
@@ -88,13 +90,15 @@ def test_equals_the_whole_batch(monkeypatch):
         done = update(trained, ReferencePolicy(reference), optimizer, samples(), OBJECTIVE)
         assert done.loss == pytest.approx(expected, rel=1e-5)
         assert done.grad_norm == pytest.approx(norm, rel=1e-5)
-        assert done.tokens == sum(sum(s.mask) for s in samples())
+        assert done.update_tokens == sum(sum(s.mask) for s in samples())
         pairs = zip(trained.model.parameters(), twin.parameters(), strict=True)
         assert max((a - b).abs().max().item() for a, b in pairs) < 2e-5
 
 
 def test_own_samples_have_ratio_one():
-    """On tokens just sampled from these weights nothing is clipped, the gap is rounding, and KL to itself is 0."""
+    """On tokens just sampled from these weights nothing is clipped, the gap is rounding, and KL to
+    itself is 0.
+    """
     policy = model(1)
     prompts = [policy.chat.prompt([{"role": "user", "content": text}]) for text in ("a", "bcd")]
     rows = policy.sample(
@@ -111,7 +115,7 @@ def test_own_samples_have_ratio_one():
         batch,
         OBJECTIVE,
     )
-    assert done.gap_max < 1e-4
+    assert done.logprob_gap_max < 1e-4
     assert (done.kl, done.clip_low, done.clip_high, done.clip_dual) == (
         pytest.approx(0, abs=1e-9),
         0,

@@ -1,6 +1,8 @@
-"""Plain Hugging Face generation for many callers at once: requests that wait together are sampled together.
+"""Plain Hugging Face generation for many callers at once: requests that wait together are sampled
+together.
 
-A draw is a function of the request's key, where it has one. Weights can be replaced between two batches.
+A draw is a function of the request's key, where it has one. Weights can be replaced between two
+batches.
 """
 
 from __future__ import annotations
@@ -47,10 +49,13 @@ class Engine:
     async def ask(
         self, prompt: list[int], key: str | None, temperature: float, most: int
     ) -> tuple[TokenRow, int | None]:
-        """The reply's own tokens, and the version of the weights that gave them. Raises ContextFull where no token fits."""
+        """The reply's own tokens, and the version of the weights that gave them. Raises ContextFull
+        where no token fits.
+        """
         if len(prompt) >= self.model.max_tokens:
             raise ContextFull(
-                f"the prompt is {len(prompt)} tokens, and the maximum context is {self.model.max_tokens}"
+                f"the prompt is {len(prompt)} tokens, and the maximum context is "
+                f"{self.model.max_tokens}"
             )
         answer = asyncio.get_running_loop().create_future()
         self._waiting.append(
@@ -82,7 +87,9 @@ class Engine:
                     request.answer.set_result(row)
 
     def _sample(self, batch: list[GenerationRequest]) -> list[tuple[TokenRow, int | None]]:
-        """A reply that ran on beyond its limit is cut there: what a limit ends is the beginning of what none ends."""
+        """A reply that ran on beyond its limit is cut there: what a limit ends is the beginning of
+        what none ends.
+        """
         with self._weights:
             model, version = self.model, self._version
             model.max_turn_tokens = max(request.most for request in batch)

@@ -1,6 +1,8 @@
-"""The rollout engine `coevolve_hf` for verl: plain Hugging Face generation in a Ray actor, for machines without vLLM.
+"""The rollout engine `coevolve_hf` for verl: plain Hugging Face generation in a Ray actor, for
+machines without vLLM.
 
-It has verl's token interface and, as vLLM's engine does, an OpenAI-compatible HTTP server (`openai_server`).
+It has verl's token interface and, as vLLM's engine does, an OpenAI-compatible HTTP server
+(`openai_server`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The OpenAI-compatible face of `engine.Engine`, on the loopback interface: GET /health and /v1/models, POST
-/v1/chat/completions.
+"""The OpenAI-compatible face of `engine.Engine`, on the loopback interface: GET /health and
+/v1/models, POST /v1/chat/completions.
 
-Messages and tools go through the model's chat template; the answer is one choice of plain text (calls stay text, as the
-policy writes them) with its usage. What vLLM's server refuses is refused with the same status, in OpenAI's form:
+Messages and tools go through the model's chat template; the answer is one choice of plain text
+(calls stay text, as the policy writes them) with its usage. What vLLM's server refuses is refused
+with the same status, in OpenAI's form:
 
 | what is wrong | status |
 |---|---|
-| no request: no JSON, no messages, a number out of its range, messages that the template cannot show | 400 |
+| no request: no JSON, no messages, a number out of range, messages without a template | 400 |
 | prompt and `max_tokens` exceed the context | 400, in OpenAI's words, which clients know |
 | something that this engine cannot do (`UNSUPPORTED`) | 400 |
 | another model's name | 404, model_not_found |
@@ -45,7 +46,9 @@ UNSUPPORTED = {
 }
 """Parameters that are taken at this value, the default, only."""
 COLDEST = 0.01
-"""Temperatures between 0 and this one are taken for it, as vLLM does: logits divided by less overflow."""
+"""Temperatures between 0 and this one are taken for it, as vLLM does: logits divided by less
+overflow.
+"""
 
 Limit = Annotated[int, Meta(ge=1)] | None
 
@@ -129,7 +132,9 @@ def app(engine: Engine) -> FastAPI:
 
 
 def _request(engine: Engine, body: bytes) -> tuple[ChatRequest, list[int]]:
-    """What is asked, and the prompt's token ids. Raises UsageError, NoSuchModel, and ContextFull where prompt and reply do not fit."""
+    """What is asked, and the prompt's token ids. Raises UsageError, NoSuchModel, and ContextFull
+    where prompt and reply do not fit.
+    """
     try:
         raw = msgspec.json.decode(body)
         asked = msgspec.convert(raw, ChatRequest)
@@ -155,7 +160,8 @@ def _request(engine: Engine, body: bytes) -> tuple[ChatRequest, list[int]]:
     wanted, context = _limit(asked), engine.model.max_tokens
     if wanted and len(prompt) + wanted > context:
         raise ContextFull(
-            f"the prompt is {len(prompt)} tokens, {wanted} more are asked for, and the context is {context}"
+            f"the prompt is {len(prompt)} tokens, {wanted} more are asked for, and the context is "
+            f"{context}"
         )
     return asked, prompt
 

@@ -1,7 +1,9 @@
-"""verl on a machine without an accelerator: a platform by verl's own extension point, and two of its calls replaced.
+"""verl on a machine without an accelerator: a platform by verl's own extension point, and two of
+its calls replaced.
 
-Import it by VERL_USE_EXTERNAL_MODULES, choose it by VERL_PLATFORM=cpu. The Ray slots of the workers stay "GPU": logical ones,
-that `ray_kwargs.ray_init.num_gpus` grants. verl's FSDP engine is registered for `cuda` (VERL_ENGINE_DEVICE) and runs over gloo.
+Import it by VERL_USE_EXTERNAL_MODULES, choose it by VERL_PLATFORM=cpu. The Ray slots of the workers
+stay "GPU": logical ones, that `ray_kwargs.ray_init.num_gpus` grants. verl's FSDP engine is
+registered for `cuda` (VERL_ENGINE_DEVICE) and runs over gloo.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def _zero(*_: Any) -> int:
 
 
 def _collect(*_: Any) -> None:
-    """In place of waiting for a stream: frees the shared-memory buckets of a weight transfer, which cycles keep alive."""
+    """In place of waiting for a stream: frees the shared-memory buckets of a weight transfer, which
+    cycles keep alive.
+    """
     gc.collect()
 
 
@@ -129,7 +133,9 @@ class Cpu(PlatformBase):
 
 
 def patch_verl() -> None:
-    """Changes two calls of verl 0.9.1 in this process; not to be called by a module that verl loads while it is loading."""
+    """Changes two calls of verl 0.9.1 in this process; not to be called by a module that verl loads
+    while it is loading.
+    """
     import verl.workers.engine.fsdp.transformer_impl as engine
     import verl.workers.engine_workers as workers
 
@@ -138,7 +144,8 @@ def patch_verl() -> None:
         workers.initialize_global_process_group_ray = functools.partial(
             workers.initialize_global_process_group_ray, backend="gloo"
         )
-    # The frozen reference is offloaded to pinned memory, which only an accelerator's driver can pin.
+    # The frozen reference is offloaded to pinned memory, which only an accelerator's driver can
+    # pin.
     engine.CPUOffloadPolicy = _unpinned
 
 

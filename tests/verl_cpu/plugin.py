@@ -1,4 +1,6 @@
-"""Loaded by each of verl's processes (`plugin` in cpu.toml): a platform, a rollout engine, and draws that can be repeated."""
+"""Loaded by each of verl's processes (`plugin` in cpu.toml): a platform, a rollout engine, and
+draws that can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ platform.patch_verl()
 
 @register(AGENT_LOOP)
 class KeyedAgentLoop(AgentLoop):
-    """The agent loop, for an engine that draws by the reply's name: the same run samples the same replies."""
+    """The agent loop, for an engine that draws by the reply's name: the same run samples the same
+    replies.
+    """
 
     def sampling(self, key: str) -> dict[str, Any]:
         return {"key": key} if self.rollout_config.name == hf_rollout.NAME else {}

@@ -1,6 +1,8 @@
-"""vLLM's CPU build as verl's rollout engine: what its workers need so that weights can be pushed into them.
+"""vLLM's CPU build as verl's rollout engine: what its workers need so that weights can be pushed
+into them.
 
-vLLM names the class by `engine_kwargs.vllm.worker_extension_cls` and mixes it into its worker, in the engine's own process.
+vLLM names the class by `engine_kwargs.vllm.worker_extension_cls` and mixes it into its worker, in
+the engine's own process.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ class WorkerExtension(vLLMColocateWorkerExtension):
 
 
 def _plain(layer: torch.nn.Module, remove_weight: bool) -> None:
-    """In place of vLLM's choice of a kernel: the kernels take packed copies and drop the weight that an update would load."""
+    """In place of vLLM's choice of a kernel: the kernels take packed copies and drop the weight
+    that an update would load.
+    """
     if not layer.weight.is_meta and layer.weight.ndim == 2:
         layer.cpu_linear = torch.nn.functional.linear

@@ -1,11 +1,13 @@
 """Our agent loop for verl 0.9.1: `episodes.Player` behind verl's interface.
 
-In: a row of `trainer.Trainer`, whose `extra_info` is what `packed` makes. Out: verl's AgentLoopOutput with the reward, the
-exact mask and log-probabilities, and in `extra_fields["coevolve"]` a `measures.Summary` for the trainer.
+In: a row of `trainer.Trainer`, whose `extra_info` is what `packed` makes. Out: verl's
+AgentLoopOutput with the reward, the exact mask and log-probabilities, and in
+`extra_fields["coevolve"]` a `measures.Summary` for the trainer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,6 @@ from coevolve.errors import CoevolveError
 from coevolve.records import Task
 from coevolve.training.verl.episodes import EpisodePlace, PlayedEpisode, Player, Sampled
 from coevolve.training.verl.files import VerlJob, read
-from coevolve.training.verl.measures import RolloutSummary
 from coevolve.training.verl.overrides import AGENT_LOOP
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def packed(task: Task, iteration: int, policy: str, again: int) -> dict[str, Any]:
-    """`extra_info` of a row. The task is text, since verl merges the fields of nested objects over rows."""
+    """`extra_info` of a row. The task is text: verl merges the fields of nested objects."""
     return {
         "task": msgspec.json.encode(task).decode(),
         "iteration": iteration,
@@ -46,14 +47,14 @@ class AgentLoop(AgentLoopBase):
     def __init__(
         self, trainer_config: Any, server_manager: Any, tokenizer: PreTrainedTokenizerBase, **_: Any
     ):
-        # Not verl's own __init__: it builds a token framer for every episode, and `Player` has its own.
+        # Not verl's own __init__: it builds a token framer for every episode, and `Player` has its
+        # own.
         self.rollout_config = trainer_config.config.actor_rollout_ref.rollout
         self.server_manager, self.tokenizer = server_manager, tokenizer
-        self._model = trainer_config.config.actor_rollout_ref.model.path
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Plays one session of a row. Raises WriteFailed only."""
-        player = _player(self.rollout_config.custom["coevolve"]["job"], self.tokenizer, self._model)
+        player = _player(self.rollout_config.custom["coevolve"]["job"], self.tokenizer)
         about, step = row["extra_info"], int(row["global_steps"]) - 1
         versions: list[int] = []
 
@@ -76,7 +77,7 @@ class AgentLoop(AgentLoopBase):
         return _output(played, versions or [step])
 
     def sampling(self, key: str) -> dict[str, Any]:
-        """Further sampling parameters, for an engine whose draws can be named; `key` names the reply's."""
+        """Further sampling parameters, for an engine whose draws a reply's `key` can name."""
         return {}
 
 
@@ -84,32 +85,23 @@ _VERSIONS = ("min_global_steps", "max_global_steps")
 
 
 def _output(played: PlayedEpisode, versions: list[int]) -> AgentLoopOutput:
-    rollout, trained = played.rollout, sum(played.mask)
-    summary = RolloutSummary(
-        group=rollout.group,
-        stop_reason=rollout.stop_reason,
-        error=rollout.error,
-        success=rollout.success,
-        reward=played.reward,
-        other_weights=any(version != rollout.step for version in versions),
-        replies=played.replies,
-        steps=len(rollout.steps),
-        tokens=rollout.usage.prompt_tokens + rollout.usage.completion_tokens,
-        sampled=rollout.usage.completion_tokens,
-        trained=trained,
+    summary = msgspec.structs.replace(
+        played.summary,
+        trained=sum(played.mask),
+        other_weights=any(version != played.rollout.step for version in versions),
     )
     return AgentLoopOutput(
         prompt_ids=played.prompt_ids,
         response_ids=played.response_ids,
         response_mask=played.mask,
         response_logprobs=played.logprobs,
-        reward_score=played.reward,
-        num_turns=2 * played.replies,
+        reward_score=summary.reward,
+        num_turns=2 * summary.replies,
         metrics=AgentLoopMetrics(
             generate_sequences=played.seconds_policy, tool_calls=played.seconds_environment
         ),
         extra_fields={
-            "reward_extra_info": {"acc": played.reward},
+            "reward_extra_info": {"acc": summary.reward},
             "min_global_steps": min(versions),
             "max_global_steps": max(versions),
             "coevolve": msgspec.to_builtins(summary),
@@ -118,23 +110,20 @@ def _output(played: PlayedEpisode, versions: list[int]) -> AgentLoopOutput:
 
 
 @functools.cache
-def _player(job_file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> Player:
+def _player(job_file: str, tokenizer: PreTrainedTokenizerBase) -> Player:
     """The player of this worker process."""
     job = read(Path(job_file), VerlJob)
     if job is None:
         raise CoevolveError(f"{job_file}: is gone, and the run cannot go on without it")
-    return Player(job, tokenizer, _stops(tokenizer, model))
+    return Player(job, tokenizer, _stops(tokenizer, job.settings.model))
 
 
 def _stops(tokenizer: PreTrainedTokenizerBase, model: str) -> set[int]:
-    """Ids that end a reply: the tokenizer's, and those of the model's generation config where it has one."""
+    """Ids that end a reply: the tokenizer's, and the model's generation config's."""
     from transformers import GenerationConfig
 
     found = [tokenizer.eos_token_id]
-    try:
-        found.append(GenerationConfig.from_pretrained(model).eos_token_id)
-    except OSError:
-        found.append(None)
-    return {
-        id_ for ids in found if ids is not None for id_ in (ids if isinstance(ids, list) else [ids])
-    }
+    with contextlib.suppress(OSError):
+        ids = GenerationConfig.from_pretrained(model).eos_token_id
+        found += ids if isinstance(ids, list) else [ids]
+    return {id_ for id_ in found if id_ is not None}

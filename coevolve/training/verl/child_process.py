@@ -1,9 +1,10 @@
 """The child as a process: started, found again, ended with every process of its own and no other.
 
-The child lives in a session of its own. That it lives is known by a lock which it holds from its first moment on (the driver
-opens it and hands it over), so neither a stale file nor a pid that was given away can be taken for it. Its processes,
-Ray's too, are known by an environment variable with the run's directory (`files.MARK`). Processes on other nodes belong to
-the Ray cluster that the child had joined; Ray ends them when the child is gone.
+The child lives in a session of its own. That it lives is known by a lock which it holds from its
+first moment on (the driver opens it and hands it over), so neither a stale file nor a pid that was
+given away can be taken for it. Its processes, Ray's too, are known by an environment variable with
+the run's directory (`files.MARK`). Processes on other nodes belong to the Ray cluster that the
+child had joined; Ray ends them when the child is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ POLL = 0.2
 GRACE = 30.0
 """Seconds between SIGTERM, which lets Ray take its leave, and SIGKILL."""
 GUARD = "workers/guard.py"
-"""Processes that end an environment's workers after their owner's death, and then themselves: they are given the time."""
+"""These end an environment's workers after their owner's death: they are given the time."""
 ATTEMPT = "---- attempt "
 """How the log of each start begins."""
 COMMAND = (sys.executable, "-m", "coevolve.training.verl.main")
@@ -50,7 +51,7 @@ def start(files: VerlFiles, job: VerlJob, command: tuple[str, ...]) -> subproces
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-        write(files.child, Child(process.pid, process.pid, time.time(), command[0], job.attempt))
+        write(files.child, Child(process.pid, job.attempt))
     return process
 
 
@@ -68,12 +69,11 @@ def alive(files: VerlFiles) -> bool:
     """Whether the run's child lives, whoever started it."""
     if not files.lock.exists():
         return False
-    with open(files.lock, "ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    try:
+        with _locked(files):
+            return False
+    except Partial:
+        return True
 
 
 def processes(files: VerlFiles) -> dict[int, str]:
@@ -82,13 +82,10 @@ def processes(files: VerlFiles) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (
-                mark in (entry / "environ").read_bytes().split(b"\0")
-                and int(entry.name) != os.getpid()
-            ):
-                found[int(entry.name)] = (
-                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                )
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(entry.name)] = line.decode(errors="replace")
+    found.pop(os.getpid(), None)
     return found
 
 
@@ -102,7 +99,7 @@ def terminate(files: VerlFiles, grace: float = GRACE) -> None:
     finally:
         if child and alive(files):
             with contextlib.suppress(OSError):
-                os.killpg(child.pgid, signal.SIGKILL)
+                os.killpg(child.pid, signal.SIGKILL)
         for attempt in range(50):
             left = processes(files)
             if not left and not alive(files):

@@ -1,7 +1,8 @@
 """verl's configuration from hydra overrides, checked by verl itself before anything is started.
 
-`compose` runs where verl is imported anyway (the child); `resolved` does it in a process of its own, for a dry run: its import
-takes ten seconds, prints, and loads torch. A key that the installed verl does not have is a UsageError with the nearest one.
+`compose` runs where verl is imported anyway (the child); `resolved` does it in a process of its
+own, for a dry run: its import takes ten seconds, prints, and loads torch. A key that the installed
+verl does not have is a UsageError with the nearest one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
+_COMPLAINTS = (AssertionError, ValueError, TypeError, ArithmeticError, RuntimeError)
+"""What verl's checks raise."""
+
+
 class _Composed(msgspec.Struct):
     config: dict[str, Any] = {}
     error: str | None = None
@@ -29,20 +34,21 @@ class _Composed(msgspec.Struct):
 
 def compose(overrides: list[str]) -> DictConfig:
     """The configuration of `ppo_trainer`, validated. Raises UsageError."""
+    import verl
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    folder = _folder()
-    try:
-        with initialize_config_dir(config_dir=str(folder), version_base=None):
+    folder = Path(verl.__file__).parent / "trainer" / "config"
+    with initialize_config_dir(config_dir=str(folder), version_base=None):
+        try:
             config = hydra_compose("ppo_trainer", overrides=overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        with initialize_config_dir(config_dir=str(folder), version_base=None):
-            known = list(_keys(OmegaConf.to_container(hydra_compose("ppo_trainer"), resolve=False)))
-        raise UsageError(f"verl's configuration: {_explained(str(error), known)}") from error
+        except (HydraException, OmegaConfBaseException) as error:
+            known = OmegaConf.to_container(hydra_compose("ppo_trainer"), resolve=False)
+            why = _explained(str(error), _keys(known))
+            raise UsageError(f"verl's configuration: {why}") from error
     validate(config)
     return config
 
@@ -54,35 +60,19 @@ def validate(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+    parts = config.actor_rollout_ref
     try:
-        validate_config(
-            config,
-            use_reference_policy=need_reference_policy(config),
-            use_critic=need_critic(config),
-        )
-        for part in (
-            config.actor_rollout_ref.rollout,
-            config.actor_rollout_ref.actor,
-            config.algorithm,
-        ):
+        validate_config(config, need_reference_policy(config), need_critic(config))
+        for part in (parts.rollout, parts.actor, config.algorithm):
             omega_conf_to_dataclass(part)
-    except (
-        AssertionError,
-        ValueError,
-        TypeError,
-        ArithmeticError,
-        RuntimeError,
-        HydraException,
-        OmegaConfBaseException,
-    ) as error:
+    except (*_COMPLAINTS, HydraException, OmegaConfBaseException) as error:
         reason = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
-        raise UsageError(
-            f"verl refuses the configuration: {' '.join(str(reason).split())}"
-        ) from error
+        why = " ".join(str(reason).split())
+        raise UsageError(f"verl refuses the configuration: {why}") from error
 
 
 def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    """The composed and validated configuration as plain data, interpolations resolved where they can be."""
+    """The composed and validated configuration as plain data, resolved where it can be."""
     done = subprocess.run(
         [sys.executable, "-m", __spec__.name],
         input=msgspec.json.encode(overrides),
@@ -92,19 +82,12 @@ def resolved(overrides: list[str], environment: dict[str, str]) -> dict[str, Any
     try:
         answer = msgspec.json.decode(done.stdout, type=_Composed)
     except msgspec.MsgspecError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
-            f"exit {done.returncode}"
-        ]
-        raise CoevolveError(f"verl's configuration cannot be composed: {lines[-1]}") from None
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        why = last or f"exit {done.returncode}"
+        raise CoevolveError(f"verl's configuration cannot be composed: {why}") from None
     if answer.error:
         raise UsageError(answer.error)
     return answer.config
-
-
-def _folder() -> Path:
-    import verl
-
-    return Path(verl.__file__).parent / "trainer" / "config"
 
 
 def _explained(text: str, known: list[str]) -> str:

@@ -1,21 +1,23 @@
-"""The verl backend: one iteration of the loop per call, trained by a child that stays (files.py has the protocol).
+"""The verl backend: one iteration per call, trained by a child that stays (files.py: the protocol).
 
-In: the iteration's tasks. Out: its rollouts, in RUN/iterations/NNN/rollouts.jsonl, as with the local backend. A call starts
-the run's child, or attaches to the one that waits, gives it the tasks, and returns when the iteration is trained; the child
-stays behind, serves the policy (addresses in READY.json) and waits for the next tasks, `wait_timeout` seconds at most. With
+In: the iteration's tasks. Out: its rollouts, in RUN/iterations/NNN/rollouts.jsonl, as with the
+local backend. A call starts the run's child, or attaches to the one that waits, gives it the tasks,
+and returns when the iteration is trained; the child stays behind, serves the policy (addresses in
+READY.json) and waits for the next tasks, `wait_timeout` seconds at most. With
 `restart_each_iteration` it ends instead, and the next call starts another one that resumes.
 
 | what happens to the driver | what happens to the child |
 |---|---|
 | it returns | it waits and serves (`restart_each_iteration`: it ends) |
-| it is interrupted, or fails (SIGINT, SIGTERM, SIGHUP) | it is ended, with every process of its own |
+| it is interrupted, or fails (SIGINT, SIGTERM, SIGHUP) | it is ended, with all its processes |
 | it is killed with SIGKILL | it goes on to the boundary and waits there; the next call attaches |
 
-A child at a boundary whose engines do not answer is ended, and another one goes on from its checkpoint.
+A child at a boundary whose engines do not answer is ended, and another one goes on from its
+checkpoint.
 
-A call for a finished iteration changes nothing and starts nothing. Nothing here is repeated bit by bit: verl and its engines
-make no such promise. But which tasks a step sees follows from seed, step and tasks alone, and a killed run goes on from its
-last checkpoint.
+A call for a finished iteration changes nothing and starts nothing. Nothing here is repeated bit by
+bit: verl and its engines make no such promise. But which tasks a step sees follows from seed, step
+and tasks alone, and a killed run goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ from coevolve.training.verl.stop import files_of, stop
 from coevolve.training.verl.watchdog import TrainerGaveUp, TrainerWatch
 
 OnStep = Callable[[dict[str, Any]], None]
+DRIVERS = ("stall_timeout", "restart_each_iteration")
+"""The limits that the driver itself keeps."""
 
 
 class VerlRun(VerlLimits, frozen=True):
@@ -73,10 +77,11 @@ def train(
     iteration: int | None = None,
     on_step: OnStep | None = None,
 ) -> Path:
-    """Trains one iteration (default: the one after the last that was handed out) and returns the file of its rollouts.
+    """Trains one iteration (default: the next) and returns the file of its rollouts.
 
-    `env` is a name or a command line. Raises UsageError for tasks, settings or an iteration that don't fit the run, Partial
-    while another process trains it and when it stalled, and what watchdog.TrainerWatch raises.
+    `env` is a name or a command line. Raises UsageError for tasks, settings or an iteration that
+    don't fit the run, Partial while another process trains it and when it stalled, and what
+    watchdog.TrainerWatch raises.
     """
     if not tasks:
         raise UsageError("no tasks to train on")
@@ -99,7 +104,7 @@ def dry_run(
     *,
     iteration: int | None = None,
 ) -> list[str]:
-    """Raises what `train` would before it calls `options.check`; writes nothing. Returns what could not be looked at."""
+    """Raises what `train` would before `options.check`; returns what could not be looked at."""
     driver = _Driver(settings, run, env, options)
     driver.state.check_settings()
     if not tasks or driver.handed_over(driver.number(tasks, iteration)):
@@ -107,11 +112,8 @@ def dry_run(
     # a dry run asks no hub for a tokenizer that is not here
     found = Path(settings.model).is_dir() or prompt_length.tokenizer_here(settings.model)
     driver.check_tasks(tasks, measure=bool(found))
-    if found:
-        return []
-    return [
-        f"{settings.model} has no tokenizer on this machine: the lengths of the prompts were not compared"
-    ]
+    unseen = "has no tokenizer on this machine: the lengths of the prompts were not compared"
+    return [] if found else [f"{settings.model} {unseen}"]
 
 
 class _Driver:
@@ -120,9 +122,8 @@ class _Driver:
     def __init__(self, settings: VerlSettings, run: str, env: str, options: VerlRun):
         steps = options.save_every or settings.steps
         if settings.steps % steps:
-            raise UsageError(
-                f"--save-every {steps} must divide --steps {settings.steps}: an iteration ends with a checkpoint"
-            )
+            why = f"must divide --steps {settings.steps}: an iteration ends with a checkpoint"
+            raise UsageError(f"--save-every {steps} {why}")
         self._settings, self._options, self._env = settings, options, env
         self._files = files_of(run)
         self._job = make_job(settings, options, self._files, env)
@@ -137,25 +138,24 @@ class _Driver:
         return number
 
     def number(self, tasks: list[Task], iteration: int | None) -> int:
-        """The iteration that the call is for. Raises UsageError for one that cannot be, and for other tasks than its own."""
+        """The call's iteration. Raises UsageError for an impossible one, and for other tasks."""
         finished = self.finished()
         if iteration is None:  # one that was finished while no driver was there comes first
             left = finished and not self.state.rollouts(finished).exists()
             iteration = finished if left else finished + 1
         if not 1 <= iteration <= finished + 1:
-            raise UsageError(
-                f"{self._files.run}: iteration {iteration} can't be trained: {finished} is the last finished one"
-            )
+            why = f"iteration {iteration} can't be trained: {finished} is the last finished one"
+            raise UsageError(f"{self._files.run}: {why}")
         if self.handed_over(iteration):
             self.state.check_tasks(iteration, tasks)
         return iteration
 
     def handed_over(self, iteration: int) -> bool:
-        """Whether the iteration's tasks are settled: those of a run that has come to nothing can still be others."""
+        """Whether the iteration's tasks are settled: until a run comes to something, no."""
         return self.state.bound and self._files.tasks(iteration).exists()
 
     def check_tasks(self, tasks: list[Task], *, measure: bool = True) -> None:
-        """Raises UsageError for tasks of another version of the environment and, where `measure`, for a prompt that is too long."""
+        """See `prompt_length.check`."""
         prompt_length.check(
             tasks, self._settings, self._env, self._options.workers,
             self._options.call_timeout, self._options.any_version, measure,
@@ -191,20 +191,18 @@ class _Driver:
         export.gather(self._files, self._settings, tasks, ready, target)
 
     def _end_without_engines(self) -> None:
-        """A child that waits would take the tasks and lose every episode, if its engines are gone."""
+        """Without engines a child that waits would take the tasks and lose every episode."""
         beat = read(self._files.heartbeat, Heartbeat)
         ready = read(self._files.ready(self.finished()), Ready)
         if not (beat and ready and beat.phase == "waiting" and child_process.alive(self._files)):
             return
         if why := replicas.silent(ready):
             stop(str(self._files.run))
-            jsonl.warn(
-                f"an engine of the trainer does not answer ({why}): the trainer was ended, and another one goes on from the "
-                "last checkpoint"
-            )
+            what = "the trainer was ended, and another one goes on from the last checkpoint"
+            jsonl.warn(f"an engine of the trainer does not answer ({why}): {what}")
 
     def _train(self, iteration: int, on_step: OnStep | None) -> None:
-        """Starts or finds the child and watches it. Whatever interrupts the watch ends the child."""
+        """Starts or finds the child and watches it; what interrupts the watch ends the child."""
         files, stall = self._files, self._options.stall_timeout
         if files.stop.exists():
             TrainerWatch(files, iteration, None, stall).until_ended()
@@ -225,15 +223,17 @@ class _Driver:
             raise
 
     def _compare(self) -> None:
-        """Options take effect when a child starts: warns of those that differ from the living one's."""
+        """Warns of options that take effect only when a child starts."""
         old, new = read(self._files.job, VerlJob), self._job
-        fields = {*VerlJob.__struct_fields__} - {"attempt", "stop_after", "overrides"}
-        names = sorted(n for n in fields if getattr(old, n, None) != getattr(new, n))
-        names += sorted({*new.overrides} ^ {*(old.overrides if old else [])})
+        was, now = (msgspec.to_builtins(each.limits) for each in (old, new))
+        names = [name for name in now if was[name] != now[name] and name not in DRIVERS]
+        same = ("workers", "max_env_errors", "environment")
+        names += [name for name in same if getattr(old, name) != getattr(new, name)]
+        names += sorted({*new.overrides} ^ {*old.overrides})
         if names:
             jsonl.warn(
-                f"the trainer that runs was started with another {', '.join(names)}: what this call says takes effect when a "
-                "trainer starts (--stop this one first)"
+                f"the trainer that runs was started with another {', '.join(names)}: what this "
+                "call says takes effect when a trainer starts (--stop this one first)"
             )
 
     def _start(self, iteration: int) -> subprocess.Popen:
@@ -248,7 +248,7 @@ class _Driver:
             raise WriteFailed(f"{command[0]}: cannot be started: {error}") from error
 
     def _check_checkpoint(self) -> None:
-        """A child without the checkpoint of finished iterations would train them again, on the first model."""
+        """Without it a child would train finished iterations again, on the first model."""
         tracker = self._files.checkpoints / "latest_checkpointed_iteration.txt"
         text = tracker.read_text().strip() if tracker.exists() else "0"
         done = self.finished() * self._settings.steps
@@ -256,12 +256,13 @@ class _Driver:
             raise DamagedRun(
                 tracker,
                 f"it names step {text}, and {done} are done",
-                f"restore the checkpoints, or delete the folders of the iterations beyond it in {self._files.root}/iterations",
+                "restore the checkpoints, or delete the folders of the iterations beyond it in "
+                f"{self._files.root}/iterations",
             )
 
 
 def make_job(settings: VerlSettings, options: VerlRun, files: VerlFiles, env: str) -> VerlJob:
-    """What the child is told, as if for its first start. Raises UsageError for overrides that contradict the settings."""
+    """What the child is told. Raises UsageError for overrides that contradict the settings."""
     preset, save_every = options.preset, options.save_every or settings.steps
     return VerlJob(
         run=str(files.run),

@@ -1,7 +1,8 @@
-"""The environment of a worker process of verl, called from asyncio: one pool for all episodes, opened with the first.
+"""The environment of a worker process of verl, called from asyncio: one pool for all episodes.
 
-Pool calls block, so they run in threads. An episode that is given up leaves its last call running: `Pool` ends it within its
-own limits, and then the session is closed, which that call may only just have opened.
+Pool calls block, so they run in threads. An episode that is given up leaves its last call running:
+`Pool` ends it within its own limits, and then the session is closed, which that call may only just
+have opened.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
 
 from coevolve import jsonl
 from coevolve.agents.code.prompts import episode_style
@@ -20,7 +20,6 @@ from coevolve.agents.prompts.styles import Style
 from coevolve.environments.client import Pool
 from coevolve.training.verl.files import VerlJob
 
-T = TypeVar("T")
 THREADS = 256
 """Calls that may be under way at once; the environment's processes answer one at a time each."""
 
@@ -31,7 +30,7 @@ class Environment:
     style: Style
     """How episodes are told, once the pool is open."""
     schemas: Schemas
-    """Of the tools, once the pool is open."""
+    """The schemas of the tools, once the pool is open."""
 
     def __init__(self, job: VerlJob, style: Style):
         self._job, self._style = job, style
@@ -46,20 +45,18 @@ class Environment:
         return await asyncio.shield(asyncio.wrap_future(self._opening))
 
     def room(self, pool: Pool) -> contextlib.AbstractAsyncContextManager:
-        """Room for a session: an environment that bears only so many lets the other episodes of this process wait."""
+        """Room for a session, where an environment bears only so many."""
         most = pool.description.limits.sessions
         if most and self._room is None:
             self._room = asyncio.Semaphore(most)
         return self._room or contextlib.nullcontext()
 
     async def in_thread(
-        self, function: Callable[..., T], *arguments: object, calls: list[Future] | None = None
-    ) -> T:
-        """The function's result; `calls` collects what runs, for `release`."""
-        future = self._threads.submit(function, *arguments)
-        if calls is not None:
-            calls.append(future)
-        return await asyncio.wrap_future(future)
+        self, function: Callable[..., None], *arguments: object, calls: list[Future]
+    ) -> None:
+        """Runs a function that blocks; `calls` collects what runs, for `release`."""
+        calls.append(self._threads.submit(function, *arguments))
+        await asyncio.wrap_future(calls[-1])
 
     def release(self, episode: Episode, calls: list[Future]) -> None:
         """Closes an abandoned episode's session when its last call has come back."""
@@ -73,9 +70,9 @@ class Environment:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _open(self) -> Pool:
-        pool = Pool(
-            self._job.env, workers=self._job.workers, call_timeout=self._job.limits.call_timeout
-        ).__enter__()
+        job = self._job
+        pool = Pool(job.env, workers=job.workers, call_timeout=job.limits.call_timeout)
+        pool.__enter__()
         self.style = episode_style(pool, self._style)
         self.schemas = Schemas(pool, self.style)
         return pool
@@ -85,5 +82,5 @@ class Environment:
             return
         try:
             self._opening.result().close([episode.session])
-        except Exception as error:  # noqa: BLE001 - the boundary of a background thread: nobody waits for it
+        except Exception as error:  # noqa: BLE001 - the boundary of a thread that nobody waits for
             jsonl.warn(f"a session of {self._job.env} could not be closed: {error}")

@@ -1,18 +1,21 @@
 """Episodes inside verl: `agents.episode` driven from asyncio, token by token, whatever fails.
 
-`Player` is what a worker process of verl has one of: the environment's pool (opened with the first episode), the chat framing
-and the job. `Player.play` never raises for anything that an environment or a server does, and always gives a row with at
-least one response token:
+`Player` is what a worker process of verl has one of: the environment's pool (opened with the first
+episode), the chat framing and the job. `Player.play` never raises for anything that an environment
+or a server does, and always gives a row with at least one response token:
 
 | what happened | the row |
 |---|---|
-| the episode ended, whatever its verdict | its tokens; mask 1 where the policy sampled, log-probabilities of the sampler |
-| the infrastructure failed, a reply without a token, a deadline passed | one token of mask 0: outside mean and std of its group, no loss, no KL |
+| the episode ended | its tokens; mask 1 and log-probabilities where the policy sampled |
+| infrastructure failed, a reply without a token, a deadline | one token of mask 0 |
 | the prompt does not fit | the same; no policy acted |
 
-Token ids only grow: the prompt is rendered once, what was sampled is never tokenised again, and between two replies goes
-`ChatTemplate.suffix`. The finished record is on disk before `play` returns. A record that cannot be written is the only error that
-gets out (WriteFailed). Sessions are closed when the last call to the environment has come back, however late.
+A row of mask 0 is outside mean and std of its group, and has no loss and no KL.
+
+Token ids only grow: the prompt is rendered once, what was sampled is never tokenised again, and
+between two replies goes `ChatTemplate.suffix`. The finished record is on disk before `play`
+returns. A record that cannot be written is the only error that gets out (WriteFailed). Sessions are
+closed when the last call to the environment has come back, however late.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from coevolve.errors import CoevolveError
 from coevolve.models.chat_template import ChatTemplate
 from coevolve.models.transformers_lm import TokenRow
 from coevolve.records import Rollout, Task, Usage
+from coevolve.training.metrics import RolloutSummary, summary
 from coevolve.training.verl.environment import Environment
 from coevolve.training.verl.files import VerlFiles, VerlJob
 
@@ -73,15 +77,14 @@ class EpisodePlace(NamedTuple):
 
 
 class PlayedEpisode(NamedTuple):
-    """An episode as verl trains on it: `response_ids`, `mask` and `logprobs` have the same length, at least 1."""
+    """A row of verl's; `response_ids`, `mask`, `logprobs` have one length, at least 1."""
 
     rollout: Rollout
-    reward: float
+    summary: RolloutSummary
     prompt_ids: list[int]
     response_ids: list[int]
     mask: list[int]
     logprobs: list[float]
-    replies: int
     seconds_policy: float
     seconds_environment: float
 
@@ -111,7 +114,7 @@ class Player:
     """Belongs to one event loop. `stops`: ids that end a reply."""
 
     def __init__(self, job: VerlJob, tokenizer: PreTrainedTokenizerBase, stops: set[int]):
-        self._job, self._settings = job, job.settings
+        self._job, self._settings, self._limits = job, job.settings, job.limits
         self._style = style(job.settings.prompt_style)
         self.chat = ChatTemplate(tokenizer, self._style.render)
         self.stops = stops | {self.chat.end}
@@ -126,12 +129,10 @@ class Player:
         try:
             async with asyncio.timeout_at(self._deadline(place.step)):
                 pool = await self._environment.pool()
-                async with (
-                    self._environment.room(pool),
-                    asyncio.timeout(self._job.limits.episode_timeout),
-                ):
+                alone = asyncio.timeout(self._limits.episode_timeout)
+                async with self._environment.room(pool), alone:
                     await self._play(made, pool, generate)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever failed, the episode becomes a masked record
+        except Exception as error:  # noqa: BLE001 - the boundary: what failed is a masked record
             outcome = _lost(made.episode, self._reason(error))
             self._environment.release(made.episode, made.calls)
         return await self._recorded(made, outcome, place)
@@ -141,22 +142,21 @@ class Player:
         self._environment.close()
 
     def _deadline(self, step: int) -> float:
-        """When all episodes of the step must be over, on the event loop's clock; waiting for room counts."""
+        """When all episodes of the step must be over, by the event loop; waiting counts."""
         if step not in self._began:
             self._began = {step: asyncio.get_running_loop().time()}
-        return self._began[step] + self._job.limits.step_timeout
+        return self._began[step] + self._limits.step_timeout
 
     def _reason(self, error: Exception) -> str:
-        """Why an episode is lost, in one line; the child's log gets the traceback of what nobody foresaw."""
+        """Why an episode is lost, in one line; the log gets tracebacks of the unforeseen."""
         if isinstance(error, TimeoutError):
-            job = self._job
-            return f"not over within {job.limits.episode_timeout:g} s, or the step's episodes not within {job.limits.step_timeout:g} s"
+            episode, step = self._limits.episode_timeout, self._limits.step_timeout
+            return f"not over within {episode:g} s, or the step's episodes not within {step:g} s"
         if not isinstance(error, CoevolveError):
             traceback.print_exception(error)
-        lines = str(error).strip().splitlines() or [
-            ""
-        ]  # Ray's has the whole traceback, the cause at its end
-        return " ".join(f"{type(error).__name__}: {lines[-1]}".split())
+        # Ray's has the whole traceback, the cause at its end
+        cause = str(error).strip().rpartition("\n")[2]
+        return " ".join(f"{type(error).__name__}: {cause}".split())
 
     def _episode(self, task: Task, place: EpisodePlace) -> Episode:
         """As `agents.rollout` names it; limits, tools and style follow with the pool."""
@@ -164,21 +164,15 @@ class Player:
         sample = again * settings.samples + place.session
         group = f"{place.iteration}-{place.step}-{task.id}" + (f"-{again}" if again else "")
         key = f"{settings.seed}-{place.step}-{task.id}-{sample}"
-        return Episode(
-            task, EpisodeLimits(), key=key, group=group, sample=sample, style=self._style
-        )
+        limits, style = EpisodeLimits(), self._style
+        return Episode(task, limits, key=key, group=group, sample=sample, style=style)
 
     async def _play(self, made: _Episode, pool: Pool, generate: Generate) -> None:
-        episode = made.episode
-        episode.tools, episode.limits, episode.style = (
-            pool.tools,
-            pool.description.limits,
-            self._environment.style,
-        )
-        if self._settings.max_actions is not None:
-            episode.limits = msgspec.structs.replace(
-                episode.limits, max_steps=self._settings.max_actions
-            )
+        episode, most = made.episode, self._settings.max_actions
+        episode.tools, episode.style = pool.tools, self._environment.style
+        episode.limits = pool.description.limits
+        if most is not None:
+            episode.limits = msgspec.structs.replace(episode.limits, max_steps=most)
         await self._call(made, open_all, [episode], pool)
         if not episode.done:
             self._begin(made)
@@ -190,12 +184,10 @@ class Player:
         prompt = self.chat.prompt(made.episode.unread, self._environment.schemas.of(made.episode))
         made.shown(prompt)
         made.prompt = len(prompt)
-        if made.prompt > self._settings.prompt_tokens:
-            most = self._settings.prompt_tokens
-            made.episode.stop(
-                "max_tokens",
-                f"the prompt alone is {made.prompt} tokens, more than the {most} of a prompt",
-            )
+        most = self._settings.prompt_tokens
+        if made.prompt > most:
+            why = f"the prompt alone is {made.prompt} tokens, more than the {most} of a prompt"
+            made.episode.stop("max_tokens", why)
 
     async def _turn(self, made: _Episode, pool: Pool, generate: Generate) -> None:
         """One reply of the policy, and what the environment makes of it."""
@@ -203,15 +195,12 @@ class Player:
         limit = made.prompt + settings.episode_tokens - settings.prompt_tokens
         room = limit - len(row.token_ids)
         began = time.monotonic()
-        reply = await generate(
-            list(row.token_ids), min(room, settings.reply_tokens or room), _draw(episode)
-        )
+        key, most = f"{episode.key}-{episode.replies}", min(room, settings.reply_tokens or room)
+        reply = await generate(list(row.token_ids), most, key)
         made.policy += time.monotonic() - began
         if not reply.token_ids or len(reply.token_ids) != len(reply.logprobs):
-            episode.stop(
-                "env_error",
-                "the server gave a reply without tokens, or without their log-probabilities",
-            )
+            why = "the server gave a reply without tokens, or without their log-probabilities"
+            episode.stop("env_error", why)
             return
         made.sampled(reply)
         ended = reply.token_ids[-1] in self.stops
@@ -234,7 +223,7 @@ class Player:
     async def _call(
         self, made: _Episode, function: Callable[..., None], *arguments: object
     ) -> None:
-        """A blocking call of the environment; it goes on in the background when the episode is given up."""
+        """A blocking call; it goes on in the background when the episode is given up."""
         began = time.monotonic()
         await self._environment.in_thread(function, *arguments, calls=made.calls)
         made.environment += time.monotonic() - began
@@ -252,18 +241,15 @@ class Player:
             seed=self._settings.seed,
             keep_tokens=self._settings.keep_tokens,
         )
-        await self._environment.in_thread(self._write, rollout)
+        await self._environment.in_thread(self._write, rollout, calls=[])
         masked = rollout.stop_reason == "env_error" or not sampled
         return PlayedEpisode(
             rollout=rollout,
-            reward=float(rollout.success)
-            if self._settings.reward == "success"
-            else rollout.progress,
+            summary=summary(rollout, self._settings.reward, episode.replies),
             prompt_ids=self._prompt(made),
             response_ids=[self.chat.end] if masked else row.token_ids[made.prompt :],
             mask=[0] if masked else row.mask[made.prompt :],
             logprobs=[0.0] if masked else row.logprobs[made.prompt :],
-            replies=episode.replies,
             seconds_policy=made.policy,
             seconds_environment=made.environment,
         )
@@ -274,22 +260,16 @@ class Player:
         return made.row.token_ids[: made.prompt] if fits else [self.chat.end]
 
     def _write(self, rollout: Rollout) -> None:
-        file = VerlFiles(self._job.run).episode_file(
-            rollout.iteration, self._job.attempt, os.getpid()
-        )
+        files, attempt = VerlFiles(self._job.run), self._job.attempt
+        file = files.episode_file(rollout.iteration, attempt, os.getpid())
         with self._writing, jsonl.writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             with open(file, "ab", buffering=0) as stream:
                 stream.write(jsonl.encode(rollout))
 
 
-def _draw(episode: Episode) -> str:
-    """Names a reply for random draws."""
-    return f"{episode.key}-{episode.replies}"
-
-
 def _lost(episode: Episode, reason: str) -> Episode:
-    """The episode as it stands, ended by the infrastructure; the original may still be changed by a thread."""
+    """A copy, ended by the infrastructure; the original may still be changed by a thread."""
     lost = copy.copy(episode)
     lost.messages, lost.steps = list(episode.messages), list(episode.steps)
     lost.stop("env_error", reason)

@@ -1,7 +1,9 @@
-"""`coevolve_grpo`: `training.grpo.group_advantages` on verl's tensors, registered with verl when this module is imported.
+"""`coevolve_grpo`: `training.grpo.group_advantages` on verl's tensors, registered with verl when
+this module is imported.
 
-Unlike verl's own `grpo` it leaves masked rows, those without a token of the policy, out of mean and std of their group, and a
-group with fewer than two other rows has advantage 0 (verl: the raw score).
+Unlike verl's own `grpo` it leaves masked rows, those without a token of the policy, out of mean and
+std of their group, and a group with fewer than two other rows has advantage 0 (verl: the raw
+score).
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ def advantages(
     index: np.ndarray,
     config: Any = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and returns (the same) [N, L] of rewards [N, L] and mask [N, L]; `index` [N] names each row's group.
+    """Advantages and returns (the same) [N, L] of rewards [N, L] and mask [N, L]; `index` [N] names
+    each row's group.
 
-    Raises UsageError where verl's switch for the division by the std is off: this estimator divides.
+    Raises UsageError where verl's switch for the division by the std is off: this estimator
+    divides.
     """
     if config is not None and not config.get("norm_adv_by_std_in_grpo", True):
         raise UsageError(
-            f"algorithm.norm_adv_by_std_in_grpo=False needs verl's estimator: algorithm.adv_estimator=grpo, not {ESTIMATOR}"
+            "algorithm.norm_adv_by_std_in_grpo=False needs verl's estimator: "
+            f"algorithm.adv_estimator=grpo, not {ESTIMATOR}"
         )
     rewards = token_level_rewards.sum(-1).double()
     kept = response_mask.sum(-1) > 0

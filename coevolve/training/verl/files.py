@@ -1,21 +1,23 @@
-"""The files through which `coevolve train --backend verl` (the driver) and its child (Ray and verl) talk; no other channel exists.
+"""The files through which `coevolve train --backend verl` (the driver) and its child (Ray and verl)
+talk; no other channel exists. All are below RUN/verl:
 
-    RUN/verl/job.json                          driver → child  `VerlJob`, written anew before every start of the child
-    RUN/verl/child.json                        driver          `Child`, the process that runs
-    RUN/verl/child.lock                        held by the child as long as it lives (the driver opens it and hands it on)
-    RUN/verl/child.log                         the child's stdout and stderr, all attempts one after another
-    RUN/verl/stop                              driver → child  end at the next boundary
-    RUN/verl/heartbeat.json                    child → driver  `Heartbeat`, replaced every few seconds
-    RUN/verl/error.json                        child → driver  `TrainerFailure`, the CoevolveError that ended the child
-    RUN/verl/metrics.jsonl                     child → driver  a line per step, with `step` and `iteration`; last attempt wins
-    RUN/verl/iterations/NNN/tasks.jsonl        driver → child  Task records; appears whole
-    RUN/verl/iterations/NNN/episodes/A-HOST-PID.jsonl  child → driver  Rollout records of attempt A's worker, as episodes end
-    RUN/verl/iterations/NNN/READY.json         child → driver  `Ready`, once checkpoint and weights are out
-    RUN/verl/checkpoints/global_step_N/        verl's own
+    job.json                  driver → child  `VerlJob`, written anew before every start
+    child.json                driver          `Child`, the process that runs
+    child.lock                held by the child as long as it lives (the driver hands it on)
+    child.log                 stdout and stderr of the child, all attempts one after another
+    stop                      driver → child  end at the next boundary
+    heartbeat.json            child → driver  `Heartbeat`, replaced every few seconds
+    error.json                child → driver  `TrainerFailure`, the error that ended the child
+    metrics.jsonl             child → driver  a line per step; the last attempt's counts
+    iterations/NNN/tasks.jsonl     driver → child  Task records
+    iterations/NNN/episodes/ATTEMPT-HOST-PID.jsonl  child → driver  Rollouts, as episodes end
+    iterations/NNN/READY.json      child → driver  `Ready`, once checkpoint and weights are out
+    checkpoints/global_step_N/     verl's own
 
-Iterations count from 1. `step` of a rollout counts optimiser steps done before it, from 0; `step` of a checkpoint, of a
-metrics line, of a heartbeat and of READY.json counts those that are done. Iteration i holds the steps (i-1)·steps … i·steps-1.
-A file appears whole (written beside, renamed); only episodes, metrics and the log grow, and may end in a torn line.
+Iterations count from 1. `step` of a rollout counts optimiser steps done before it, from 0; `step`
+of a checkpoint, of a metrics line, of a heartbeat and of READY.json counts those that are done.
+Iteration i holds the steps (i-1)·steps … i·steps-1. A file appears whole (written beside, renamed);
+only episodes, metrics and the log grow, and may end in a torn line.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from coevolve.training.verl.settings import VerlSettings
 T = TypeVar("T")
 
 MARK = "COEVOLVE_VERL_RUN"
-"""Environment variable that every process of a child carries, Ray's too: the absolute run directory."""
+"""Variable that every process of a child carries, Ray's too: the absolute run directory."""
 
 
 class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
     env: str
     """Name of an environment, or its command line."""
     settings: VerlSettings
-    """What decides the results. The driver has refused tasks whose prompt is longer than `prompt_tokens`."""
+    """What decides the results; prompts beyond `prompt_tokens` were refused."""
     workers: int
     """Environment processes of each agent-loop worker."""
     limits: VerlLimits
@@ -68,10 +70,7 @@ class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class Child(msgspec.Struct, frozen=True):
     pid: int
-    pgid: int
-    started: float
-    """Unix time."""
-    interpreter: str
+    """The process, which leads a session and a process group."""
     attempt: int
 
 
@@ -82,7 +81,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     iteration: int
     step: int
     progress: int
-    """Moves only when something advanced: an episode ended, a phase of a step ended, a wait began or ended."""
+    """Moves only when something advanced: an episode or phase ended, a wait began or ended."""
     time: float
     """Unix time of writing."""
 
@@ -95,13 +94,13 @@ class Ready(msgspec.Struct, frozen=True):
     weights: int
     """Version of the served weights: optimiser steps done."""
     addresses: list[str]
-    """OpenAI-compatible base URLs, `http://HOST:PORT/v1`; they answer until the next iteration begins or the child ends."""
+    """OpenAI-compatible base URLs; they answer until the next iteration begins."""
     model: str
-    """Name of the policy at these addresses, the same in every iteration; `served` has a name of these weights."""
+    """The policy's name there, the same in every iteration (`served` gives these weights one)."""
     checkpoint: str
     """Path of the checkpoint, relative to RUN: `verl/checkpoints/global_step_N`."""
     counts: dict[str, int] = {}
-    """Episodes of the iteration, in all and by stop reason; `other_weights` where the engine named another version than `step`."""
+    """Episodes, in all and by stop reason; `other_weights`: sampled by others than `step`'s."""
     metrics: dict[str, Any] = {}
     """Of the last step."""
 
@@ -147,7 +146,7 @@ class VerlFiles:
 
 
 def read(path: Path, type_: type[T]) -> T | None:
-    """The file's value, None where the file is not there. Raises BadInput for one that cannot be read."""
+    """The file's value, None where there is no file. Raises BadInput for an unreadable one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type_)
     except FileNotFoundError:

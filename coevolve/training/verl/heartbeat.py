@@ -1,7 +1,7 @@
-"""The child's sign of life: RUN/verl/heartbeat.json, replaced every few seconds by a thread of its own.
+"""The child's sign of life: RUN/verl/heartbeat.json, replaced every few seconds by a thread.
 
-`progress` moves when a phase begins, and when the iteration's episode files have grown: an episode has ended. It stands still
-when verl hangs, however lively this thread is.
+`progress` moves when a phase begins, and when the iteration's episode files have grown: an episode
+has ended. It stands still when verl hangs, however lively this thread is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from coevolve.errors import WriteFailed
 from coevolve.training.verl.files import Heartbeat, VerlFiles, write
 
 SECONDS = 2.0
+"""Seconds between two signs of life."""
 
 
 class HeartbeatWriter:
@@ -48,16 +49,11 @@ class HeartbeatWriter:
     def write(self) -> None:
         with self._lock:
             phase, iteration, step = self._now
-            self._grown = self._episodes(iteration)
+            episodes = self._files.episodes(iteration).glob("*.jsonl")
+            self._grown = sum(file.stat().st_size for file in episodes)  # bytes
             progress = self._phases + self._grown
-            write(
-                self._files.heartbeat,
-                Heartbeat(self._pid, phase, iteration, step, progress, time.time()),
-            )
-
-    def _episodes(self, iteration: int) -> int:
-        """Bytes of the iteration's episode files."""
-        return sum(file.stat().st_size for file in self._files.episodes(iteration).glob("*.jsonl"))
+            beat = Heartbeat(self._pid, phase, iteration, step, progress, time.time())
+            write(self._files.heartbeat, beat)
 
     def _beat(self) -> None:
         while not self._ended.wait(SECONDS):

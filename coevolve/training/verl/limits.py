@@ -1,6 +1,8 @@
-"""What the numbers and names of a composed configuration must be, whoever gave them: verl finds out when everything is loaded.
+"""What the numbers and names of a composed configuration must be, whoever gave them: verl finds out
+when everything is loaded.
 
-`check` raises UsageError with the key, and why. That what is here fits a machine is another matter (preflight.py).
+`check` raises UsageError with the key, and why. That what is here fits a machine is another matter
+(preflight.py).
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ def _sequence_parallel(config: dict[str, Any], part: str) -> int:
 
 
 def _lengths(settings: VerlSettings, config: dict[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Whether an episode has room in a GPU's token budgets, in the engine and in the model: as in `_shares`."""
+    """Whether an episode has room in GPU, engine and model: as in `_shares`."""
     episode = f"must hold one episode of --episode-tokens {settings.episode_tokens}"
     for dynamic, key, part in (
         (f"{ACTOR}.use_dynamic_bsz", f"{ACTOR}.ppo_max_token_len_per_gpu", ACTOR),

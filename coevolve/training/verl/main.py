@@ -1,7 +1,7 @@
-"""The child of `coevolve train --backend verl`: `python -m coevolve.training.verl.main RUN` (files.py has the protocol).
+"""The child of the driver: `python -m coevolve.training.verl.main RUN` (files.py: the protocol).
 
-Exit code 0: the run ended at a boundary, as it should. Else 1, with the reason in RUN/verl/error.json where it is ours, and
-the traceback in RUN/verl/child.log anyway.
+Exit code 0: the run ended at a boundary, as it should. Else 1, with the reason in
+RUN/verl/error.json where it is ours, and the traceback in RUN/verl/child.log anyway.
 
 With RAY_ADDRESS set, Ray's cluster is somebody else's: the child joins it and leaves it running.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RESOURCES = ("num_cpus", "num_gpus", "object_store_memory", "include_dashboard", "_temp_dir")
-"""VerlSettings of a cluster that Ray refuses from somebody who joins one."""
+"""Settings of a cluster, which Ray refuses from somebody who joins one."""
 
 
 def main(run: str) -> int:
@@ -32,9 +32,7 @@ def main(run: str) -> int:
     try:
         job = read(files.job, VerlJob)
         if job is None:
-            raise Unreachable(
-                f"{files.job}: is not there; `coevolve train --backend verl` writes it"
-            )
+            raise Unreachable(f"{files.job}: is not there; `coevolve train` writes it")
         _train(job)
     except CoevolveError as error:
         if not files.error.exists():  # the trainer's own words; here they come with Ray's traceback
@@ -62,9 +60,8 @@ def add(config: DictConfig, job: VerlJob) -> None:
     with open_dict(config):
         config.actor_rollout_ref.rollout.custom.coevolve.pid = os.getpid()
         ray = config.ray_kwargs.ray_init
-        ray.runtime_env = OmegaConf.merge(
-            ray.get("runtime_env") or {}, {"env_vars": overrides.environment(job)}
-        )
+        variables = {"env_vars": overrides.environment(job)}
+        ray.runtime_env = OmegaConf.merge(ray.get("runtime_env") or {}, variables)
         if os.environ.get("RAY_ADDRESS"):
             for name in RESOURCES:
                 ray.pop(name, None)

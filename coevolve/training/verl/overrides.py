@@ -7,8 +7,9 @@
 | `MACHINE` | preset or user: how this machine does the work | may change from call to call |
 | any other | preset or user | is a setting of the run: `recorded` puts it into RUN/config.json |
 
-The user's overrides count in all of hydra's forms: KEY=VALUE, +KEY=VALUE, ++KEY=VALUE, ~KEY. Those that contradict a setting are
-refused because the record of the run would lie. Imports neither torch nor verl.
+The user's overrides count in all of hydra's forms: KEY=VALUE, +KEY=VALUE, ++KEY=VALUE, ~KEY. Those
+that contradict a setting are refused because the record of the run would lie. Imports neither torch
+nor verl.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ESTIMATOR = "coevolve_grpo"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 """verl's rollout engines, and the module that each needs."""
 ENDLESS = 1_000_000_000
-"""Steps and epochs after which verl would stop by itself; our trainer ends the run, at a boundary."""
+"""Steps and epochs after which verl would stop by itself; our trainer ends the run."""
 
 ACTOR, REF, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout"))
 JOB = f"{ROLLOUT}.custom.coevolve"
@@ -96,17 +97,20 @@ FROM_OPTIONS = {
 """verl's key, and what decides it."""
 MACHINE = re.compile(
     r"""
-    trainer\.(n_gpus_per_node|nnodes|logger|project_name|experiment_name|log_.*|esi_.*|ray_wait_register_center_timeout)
+    trainer\.(n_gpus_per_node|nnodes|logger|project_name|experiment_name|log_.*|esi_.*)
+    | trainer\.ray_wait_register_center_timeout
     | (ray_kwargs|transfer_queue|global_profiler)\..*
     | .*\.(num_workers|dataloader_num_workers)
     | .*\.(\w*micro_batch\w*|\w*offload\w*|\w*use_dynamic_bsz|\w*max_token_len\w*)
-    | .*\.(fsdp_size|forward_prefetch|reshard_after_forward|use_torch_compile|ulysses_sequence_parallel_size)
+    | .*\.(fsdp_size|forward_prefetch|reshard_after_forward|use_torch_compile)
+    | .*\.(tensor_model|data|pipeline_model|ulysses_sequence)_parallel_size
     | actor_rollout_ref\.(actor|ref)\.strategy | .*\.fsdp_config\.strategy
-    | actor_rollout_ref\.model\.(use_shm|use_remove_padding|enable_gradient_checkpointing|enable_activation_offload)
+    | actor_rollout_ref\.model\.(use_shm|use_remove_padding|enable_gradient_checkpointing)
     | actor_rollout_ref\.model\.override_config\.attn_implementation
-    | .*\.rollout\.(gpu_memory_utilization|tensor_model_parallel_size|data_parallel_size|pipeline_model_parallel_size)
-    | .*\.rollout\.(max_num_batched_tokens|max_num_seqs|enable_prefix_caching|enable_chunked_prefill|free_cache_engine)
-    | .*\.rollout\.(enforce_eager|disable_log_stats|cudagraph_capture_sizes|layered_summon|enable_sleep_mode)
+    | .*\.rollout\.(gpu_memory_utilization|max_num_batched_tokens|max_num_seqs)
+    | .*\.rollout\.(enable_prefix_caching|enable_chunked_prefill|enable_sleep_mode)
+    | .*\.rollout\.(free_cache_engine|enforce_eager|disable_log_stats|layered_summon)
+    | .*\.rollout\.cudagraph_capture_sizes
     | .*\.(engine_kwargs|checkpoint_engine|prometheus|trace|profiler)\..*
     """,
     re.VERBOSE,
@@ -124,7 +128,8 @@ class Override(NamedTuple):
 def run_overrides(
     settings: VerlSettings, preset: Preset, user: list[str], run: Path, save_every: int, keep: int
 ) -> list[str]:
-    """The preset's overrides, those that follow from the settings, the user's. Raises UsageError for the user's that contradict them.
+    """The preset's overrides, those that follow from the settings, the user's. Raises UsageError
+    for the user's that contradict them.
 
     A checkpoint is written every `save_every` steps, and the newest `keep` of them stay.
     """
@@ -143,7 +148,7 @@ def run_overrides(
 
 
 def fixed_overrides(job: VerlJob) -> list[str]:
-    """What the trainer's process adds to `job.overrides`. verl is given no data files: rows come from the iteration's tasks."""
+    """What the child adds to `job.overrides`. No data files: rows come from the tasks."""
     plugin = job.plugin or "coevolve.training.verl.agent_loop"
     values = FIXED | {PLUGIN: plugin, f"+{JOB}.job": str(VerlFiles(job.run).job)}
     return _flat(values)
@@ -173,7 +178,7 @@ def engine(overrides: list[str]) -> str:
 
 
 def known_engines(job: VerlJob) -> list[str]:
-    """verl's engines and, with a plugin, the one that its preset names; whether they are installed is another matter."""
+    """verl's engines and, with a plugin, the one that its preset names; installed or not."""
     own = _engines(job.overrides)[:1] if job.plugin else []
     return list(dict.fromkeys([*ENGINES, *own]))
 
@@ -219,7 +224,7 @@ def _overlap(a: str, b: str) -> bool:
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[str]:
-    """Nested tables as overrides; a key that begins with + adds one that verl's files do not have."""
+    """Nested tables as overrides; a key that begins with + is new to verl's files."""
     lines = []
     for key, value in table.items():
         plus, name = ("+", key[1:]) if key.startswith("+") else ("", key)

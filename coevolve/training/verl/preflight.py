@@ -1,8 +1,10 @@
-"""What a verl run would be, without starting it: its configuration composed and checked by verl, its work, what may not fit.
+"""What a verl run would be, without starting it: its configuration composed and checked by verl,
+its work, what may not fit.
 
-`plan` raises UsageError for what cannot work anywhere: an override that verl does not know, a batch that the GPUs cannot
-share. What does not fit this machine (disk space, processors, GPUs, vLLM) is told in `notes`. `refuse_at_once` and `refuse`
-are called before a trainer starts, and raise for all of that but disk space, which is only an estimate.
+`plan` raises UsageError for what cannot work anywhere: an override that verl does not know, a batch
+that the GPUs cannot share. What does not fit this machine (disk space, processors, GPUs, vLLM) is
+told in `notes`. `refuse_at_once` and `refuse` are called before a trainer starts, and raise for all
+of that but disk space, which is only an estimate.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from coevolve.training.verl.files import VerlFiles, VerlJob
 from coevolve.training.verl.settings import VerlSettings
 
 CHECKPOINT_BYTES = 16
-"""Bytes of a parameter in a checkpoint: float32 weights, two moments of Adam, the Hugging Face copy."""
+"""Bytes of a parameter: float32 weights, two moments of Adam, the Hugging Face copy."""
 CPUS_OF_A_GPU = 3
 """Ray's slots in verl's bundle for a GPU."""
 
 
 def plan(settings: VerlSettings, options: VerlRun, run: str, env: str) -> dict[str, Any]:
-    """Settings, work, notes and verl's whole configuration. Takes ten seconds: verl is imported by a process of its own."""
+    """Settings, work, notes, verl's whole configuration. Takes ten seconds: verl is imported."""
     job = make_job(settings, options, VerlFiles(run), env)
     _check_engine(job)
     config = composed(job)
@@ -59,13 +61,14 @@ def plan(settings: VerlSettings, options: VerlRun, run: str, env: str) -> dict[s
 
 
 def refuse_at_once(job: VerlJob) -> None:
-    """Raises UsageError for an engine that does not exist, Unreachable for what is needed and not there at all."""
+    """Raises UsageError for an unknown engine, Unreachable for what is not there at all."""
     _check_engine(job)
     _raise(_lacking(job))
 
 
 def refuse(job: VerlJob) -> None:
-    """Raises UsageError for a configuration that cannot work, Unreachable for a machine that has too little for it.
+    """Raises UsageError for a configuration that cannot work, Unreachable for a machine that has
+    too little for it.
 
     Takes ten seconds and more: verl composes and checks the configuration.
     """
@@ -97,7 +100,7 @@ def _check_engine(job: VerlJob) -> None:
 
 
 def _lacking(job: VerlJob) -> list[str]:
-    """What the job needs and this machine has none of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
+    """What the job needs and this machine has none of; a Ray cluster has its own."""
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes = []
@@ -129,7 +132,7 @@ def _disk(run: Path, size: float, keep: int) -> list[str]:
 
 
 def _machine(config: dict[str, Any], device: str) -> list[str]:
-    """What this machine has too little of; a Ray cluster that is joined (RAY_ADDRESS) has its own."""
+    """What this machine has too little of; a Ray cluster that is joined has its own."""
     if os.environ.get("RAY_ADDRESS"):
         return []
     notes, trainer = [], config["trainer"]
@@ -138,8 +141,8 @@ def _machine(config: dict[str, Any], device: str) -> list[str]:
     slots = limits.value(config, limits.SLOTS) or os.cpu_count()
     if slots < needed:
         notes.append(
-            f"Ray has {slots} CPU slots here and this takes {needed} a node: "
-            f"it would wait forever ({limits.SLOTS})"
+            f"Ray has {slots} CPU slots here and this takes {needed} a node: it would wait forever "
+            f"({limits.SLOTS})"
         )
     if device == "cuda":
         seen = _gpus()
@@ -147,7 +150,7 @@ def _machine(config: dict[str, Any], device: str) -> list[str]:
             notes.append(f"{seen} GPUs are seen here, and the configuration asks for {gpus}")
         if nodes > 1:
             notes.append(
-                f"{nodes} nodes: RAY_ADDRESS is not set, so Ray would start on this one alone"
+                f"{nodes} nodes: RAY_ADDRESS is not set, Ray would start on this one alone"
             )
     return notes
 

@@ -1,4 +1,6 @@
-"""How long the prompts of tasks are, in a model's tokens: what the agent loop will render, tool schemas included."""
+"""How long the prompts of tasks are, in a model's tokens: what the agent loop will render, tool
+schemas included.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,11 @@ def check(
     any_version: bool,
     measure: bool,
 ) -> None:
-    """Compares the environment's version and, where `measure`, the prompts with `prompt_tokens`.
+    """Compares the environment's version and, where `measure`, the prompts with
+    `max_prompt_tokens`.
 
-    Raises UsageError for tasks of another version, unless `any_version`, and for a prompt that is too long.
+    Raises UsageError for tasks of another version, unless `any_version`, and for a prompt that is
+    too long.
     """
     tokenizer = tokenizer_of(settings.model) if measure else None
     with Pool(env, workers=workers, call_timeout=call_timeout, any_version=any_version) as pool:
@@ -47,17 +51,19 @@ def check(
         id_, length = long[0]
         more = f", and so are {len(long) - 1} more" if len(long) > 1 else ""
         raise UsageError(
-            f"task {id_}: its prompt is {length} tokens, above --prompt-tokens {limit}{more}. Raise the limit for a "
-            "new run, or leave the tasks out"
+            f"task {id_}: its prompt is {length} tokens, above --prompt-tokens {limit}{more}. "
+            "Raise the limit for a new run, or leave the tasks out"
         )
     if refused := lengths.count(None):
         jsonl.warn(
-            f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes will be masked"
+            f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes "
+            "will be masked"
         )
 
 
 def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -> list[int | None]:
-    """Tokens of each task's prompt; None where the environment cannot open it. `prompt` names a style.
+    """Tokens of each task's prompt; None where the environment cannot open it. `prompt` names a
+    style.
 
     Raises UsageError for a tokenizer without a chat template.
     """
@@ -82,7 +88,7 @@ def tokenizer_here(model: str) -> Any | None:
 
 
 def tokenizer_of(model: str) -> Any:
-    """The model's tokenizer. Raises UsageError where it has none, Unreachable where it cannot be fetched."""
+    """Raises UsageError for a model without a tokenizer, Unreachable for one out of reach."""
     from transformers import AutoTokenizer
 
     if found := tokenizer_here(model):
@@ -98,7 +104,7 @@ def tokenizer_of(model: str) -> Any:
 
 
 def _ask_hub(model: str) -> None:
-    """One request: transformers asks again and again for a minute before it says that nobody answers."""
+    """One request, where transformers would ask for a minute before it gives up."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
@@ -111,6 +117,7 @@ def _ask_hub(model: str) -> None:
         ) from error
     except (httpx.HTTPError, OSError) as error:
         raise Unreachable(
-            f"{model}: is no directory and not in the cache, and the Hugging Face hub does not answer "
-            f"({' '.join(str(error).split())[:200]}). Download it first, or give a directory"
+            f"{model}: is no directory and not in the cache, and the Hugging Face hub does not "
+            f"answer ({' '.join(str(error).split())[:200]}). Download it first, or give a "
+            "directory"
         ) from error

@@ -1,4 +1,6 @@
-"""Whether the engines that serve the policy at a boundary are there. An engine's death is noticed by nobody who asks it nothing."""
+"""Whether the engines that serve the policy at a boundary are there. An engine's death is noticed
+by nobody who asks it nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ SECONDS = 10.0
 
 
 def silent(ready: Ready) -> str | None:
-    """The first replica that does not answer, or says that it is ill, and why; None where all are well."""
+    """The first replica that does not answer or is ill, and why; None where all are well."""
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({})
     )  # nodes of one cluster, whatever proxy is set
@@ -21,9 +23,8 @@ def silent(ready: Ready) -> str | None:
         try:
             opener.open(f"{address.removesuffix('/v1')}/health", timeout=SECONDS).close()
         except urllib.error.HTTPError as error:
-            if (
-                error.code >= 500
-            ):  # vLLM's word for a dead engine is 503; an engine without the route says 404, and lives
+            # vLLM's word for a dead engine is 503; one without the route says 404, and lives
+            if error.code >= 500:
                 return f"{address}: HTTP {error.code}"
         except (OSError, HTTPException, ValueError) as error:
             return f"{address}: {getattr(error, 'reason', None) or error or type(error).__name__}"

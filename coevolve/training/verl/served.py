@@ -1,7 +1,8 @@
-"""The policy that a trainer serves between two iterations, for the commands that ask models: `--model …/READY.json`.
+"""The policy that a trainer serves between two iterations: `--model …/READY.json`.
 
-The server's name of it is the same in every iteration. Here it gets one of its own, for the answers that are kept and for records:
-the agent loop's label of the same weights, with a digest of how they came about, for two runs may begin with one model.
+The server's name of it is the same in every iteration. Here it gets one of its own, for the answers
+that are kept and for records: the agent loop's label of the same weights, with a digest of how they
+came about, for two runs may begin with one model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from coevolve.training.verl.files import Ready, VerlFiles, read
 
 class ServedPolicy(NamedTuple):
     name: str
-    """Of these weights, and of no others."""
+    """The name of these weights, and of no others."""
     at_server: str
     """The server's name."""
     addresses: list[str]
@@ -26,15 +27,14 @@ class ServedPolicy(NamedTuple):
 
 
 def served(file: str, *, newest: bool = True) -> ServedPolicy:
-    """What a READY.json says. Raises UsageError for a file that is none, and, if it has to be the `newest`, for one whose policy
-    the trainer no longer has."""
+    """Raises UsageError for no READY.json and, where `newest`, for one served no more."""
     ready = _read(file)
     path = Path(file).resolve()
     files = VerlFiles(path.parents[min(3, len(path.parents) - 1)])
     if files.ready(ready.iteration) != path:
         raise UsageError(
-            f"{file}: give it where the trainer wrote it, RUN/verl/iterations/NNN/READY.json: what is beside it tells whether the "
-            "policy is still served"
+            f"{file}: give it where the trainer wrote it, RUN/verl/iterations/NNN/READY.json: what "
+            "is beside it tells whether the policy is still served"
         )
     if newest:
         _check(file, files, ready.iteration)
@@ -53,9 +53,8 @@ def _read(file: str) -> Ready:
     except (BadInput, OSError) as error:
         raise UsageError(str(error)) from error
     if ready is None:
-        raise UsageError(
-            f"{file}: no such file; it appears when the trainer has finished the iteration"
-        )
+        why = "no such file; it appears when the trainer has finished the iteration"
+        raise UsageError(f"{file}: {why}")
     if not ready.addresses:
         raise UsageError(f"{file}: damaged (no addresses)")
     return ready
@@ -63,13 +62,11 @@ def _read(file: str) -> Ready:
 
 def _check(file: str, files: VerlFiles, iteration: int) -> None:
     folders = [path.parent.name for path in files.root.glob("iterations/*/READY.json")]
-    last = max(int(name) for name in folders if name.isdecimal())
+    last, gone = max(int(name) for name in folders if name.isdecimal()), ""
     if last > iteration:
-        raise UsageError(
-            f"{file}: the trainer no longer has this policy; the newest is that of {files.ready(last)}"
-        )
-    if files.tasks(iteration + 1).exists():
-        raise UsageError(
-            f"{file}: the trainer no longer has this policy: iteration {iteration + 1} has begun, and the newest will be that of "
-            f"{files.ready(iteration + 1)}"
-        )
+        gone = f"; the newest is that of {files.ready(last)}"
+    elif files.tasks(iteration + 1).exists():
+        coming = files.ready(iteration + 1)
+        gone = f": iteration {iteration + 1} has begun, and the newest will be that of {coming}"
+    if gone:
+        raise UsageError(f"{file}: the trainer no longer has this policy{gone}")

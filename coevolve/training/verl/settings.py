@@ -1,10 +1,12 @@
-"""The settings that decide a verl run's results, and presets, which give those that the user left open.
+"""The settings that decide a verl run's results, and presets, which give those that the user left
+open.
 
-`VerlSettings` is what RUN/config.json holds: a run goes on only with the same ones. A preset is a TOML file (`presets/`, or the
-user's own) with settings, and with overrides on verl's `ppo_trainer` for the machine (overrides.py).
+`VerlSettings` is what RUN/config.json holds: a run goes on only with the same ones. A preset is a
+TOML file (`presets/`, or the user's own) with settings, and with overrides on verl's `ppo_trainer`
+for the machine (overrides.py).
 
-Objective: paper's GRPO (SPEC §1.1), the same as the local backend's: token mean, k3 KL as a loss term, dual clip, one
-update per step on the whole batch.
+Objective: paper's GRPO (SPEC §1.1), the same as the local backend's: token mean, k3 KL as a loss
+term, dual clip, one update per step on the whole batch.
 """
 
 from __future__ import annotations
@@ -51,9 +53,10 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     """Options of `coevolve train` with other defaults."""
     overrides: dict[str, Any] = {}
-    """Hydra overrides, as nested tables; a key that begins with + adds one that verl's files do not have."""
+    """Hydra overrides, as nested tables; a key that begins with + is new to verl's files."""
     plugin: str | None = None
-    """A module that each of verl's processes imports, for a platform or a rollout engine that verl does not have.
+    """A module that each of verl's processes imports, for a platform or a rollout engine that verl
+    does not have.
 
     It imports `coevolve.training.verl.agent_loop`. tests/verl_cpu is one.
     """
@@ -90,8 +93,9 @@ def preset(name: str) -> Preset:
 
 
 def resolve(given: dict[str, Any], chosen: Preset) -> VerlSettings:
-    """The settings that the user gave, then the preset's, then the defaults; lengths follow from the model where it is a
-    directory that states them. Raises UsageError."""
+    """The settings that the user gave, then the preset's, then the defaults; lengths follow from
+    the model where it is a directory that states them. Raises UsageError.
+    """
     values = {**chosen.settings, **given}
     if not values.get("model"):
         raise UsageError("--model is missing, and the preset names none")
@@ -112,7 +116,7 @@ def resolve(given: dict[str, Any], chosen: Preset) -> VerlSettings:
 
 
 def _limits(model: Path) -> dict[str, int | None]:
-    """Tokens of an episode and of a reply that a model directory states, as `models.transformers_lm` takes them."""
+    """Tokens of an episode and of a reply that a model directory states."""
     own = _json(model / "generation_config.json")
     return {
         "episode_tokens": own.get("max_length") or context(model),

@@ -11,7 +11,8 @@ from coevolve.training.verl.watchdog import TrainerWatch
 
 
 def stop(run: str, *, dry_run: bool = False) -> str:
-    """Ends the run's trainer: at once where it waits, else after it was asked and did not react. Returns what happened.
+    """Ends the run's trainer: at once where it waits, else after it was asked and did not react.
+    Returns what happened.
 
     A dry run returns what would happen. Raises UsageError where there is no such run.
     """

@@ -56,9 +56,8 @@ def _train(config: Any, job: VerlJob, pid: int) -> None:
         except EndOfRun as end:
             print(f"coevolve: {end}", flush=True)
         else:
-            raise CoevolveError(
-                f"verl ended by itself after step {trainer.global_steps - 1}: see {VerlFiles(job.run).log}"
-            )
+            done, log = trainer.global_steps - 1, VerlFiles(job.run).log
+            raise CoevolveError(f"verl ended by itself after step {done}: see {log}")
         finally:
             if logger := getattr(trainer, "logger", None):
                 logger.finish()

@@ -1,12 +1,14 @@
-"""verl's synchronous trainer as the long run of the loop: tasks come in by iteration, the policy is served between two.
+"""verl's synchronous trainer as the long run of the loop: tasks come in by iteration, the policy is
+served between two.
 
-Rows are a function of (seed, step, the iteration's tasks), so a resumed run goes on exactly where its checkpoint is; what
-verl saves of a data loader is nothing. Before the first step of an iteration the trainer writes READY.json of the one before
-(checkpoint and weights are out by then), and waits for the tasks. The run ends only there: with the `stop` file, after
-`stop_after`, or when no tasks came in time.
+Rows are a function of (seed, step, the iteration's tasks), so a resumed run goes on exactly where
+its checkpoint is; what verl saves of a data loader is nothing. Before the first step of an
+iteration the trainer writes READY.json of the one before (checkpoint and weights are out by then),
+and waits for the tasks. The run ends only there: with the `stop` file, after `stop_after`, or when
+no tasks came in time.
 
-Before an update the batch is checked: a row that verl lost, or more environment errors than the job allows, fails the run
-(CoevolveError; RUN/verl/error.json). Nothing is padded silently.
+Before an update the batch is checked: a row that verl lost, or more environment errors than the job
+allows, fails the run (CoevolveError; RUN/verl/error.json). Nothing is padded silently.
 """
 
 from __future__ import annotations
@@ -26,22 +28,22 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from coevolve import jsonl
-from coevolve.errors import CoevolveError, Unreachable, UsageError
+from coevolve.errors import CoevolveError, UsageError
 from coevolve.models.transformers_lm import identity
 from coevolve.records import Task
 from coevolve.training import batches
+from coevolve.training.metrics import RolloutSummary, check_faults
 from coevolve.training.verl import estimator, measures
 from coevolve.training.verl.agent_loop import packed
 from coevolve.training.verl.files import Ready, VerlFiles, VerlJob, write
 from coevolve.training.verl.heartbeat import HeartbeatWriter
-from coevolve.training.verl.measures import RolloutSummary
 from coevolve.training.verl.overrides import ENDLESS
 
 __all__ = ["EndOfRun", "Trainer", "estimator"]
 
 POLL = 0.2
 REFILLS = 1 << 20
-"""Distance in steps of the plan between a step's rows and those that dynamic sampling asks for beyond them."""
+"""Steps of the plan between a step's rows and those that dynamic sampling asks for beyond."""
 
 
 class EndOfRun(Exception):
@@ -75,7 +77,7 @@ class Trainer(PPOTrainerSync):
     # What verl calls, in the order of a run.
 
     def _init_dataloader(self) -> None:
-        """No dataset: see `_fetch_one_gen_batch`. `trainer.total_training_steps` is the length of the learning rate's schedule."""
+        """No dataset: see `_fetch_one_gen_batch`."""
         self.train_dataset = self.val_dataset = self.val_dataloader = None
         self.train_dataloader = _NoLoader()
         self.steps_per_epoch, self.total_training_steps = self._settings.steps, ENDLESS
@@ -101,14 +103,10 @@ class Trainer(PPOTrainerSync):
     def _fetch_one_gen_batch(self) -> Any:
         """The next rows of this step: the whole batch, or one at a time where verl refills."""
         round_, place = divmod(len(self._rows), self._settings.batch)
-        plan = batches.plan(
-            self._tasks,
-            seed=self._settings.seed,
-            step=self.global_steps - 1 + round_ * REFILLS,
-            size=self._settings.batch,
-            newest_share=self._settings.newest_share,
-        )
-        tasks = plan.tasks[place : place + 1] if self._refills() else plan.tasks
+        step = self.global_steps - 1 + round_ * REFILLS
+        tasks = batches.plan(self._tasks, self._settings, step)
+        if self._refills():
+            tasks = tasks[place : place + 1]
         batch = collate_fn([self._row(task) for task in tasks])
         batch["uid"] = np.array([uuid.uuid4().hex for _ in tasks], dtype=object)
         return tu.get_tensordict(batch)
@@ -147,7 +145,7 @@ class Trainer(PPOTrainerSync):
     # Our own.
 
     def _refills(self) -> bool:
-        """Whether verl asks for single rows: dynamic sampling (`algorithm.filter_groups`) and refilling of failed groups."""
+        """Whether verl asks for single rows: dynamic sampling, or refilling of failed groups."""
         groups = self.config.algorithm.get("filter_groups")
         failed = self.config.trainer.v1.sampler.get("sync_refill_failed_groups", False)
         return bool(failed or (groups and groups.get("enable")))
@@ -199,7 +197,8 @@ class Trainer(PPOTrainerSync):
                 return
             if time.monotonic() > until:
                 raise EndOfRun(
-                    f"no tasks for iteration {finished + 1} within {self.job.limits.wait_timeout:g} s"
+                    f"no tasks for iteration {finished + 1} within "
+                    f"{self.job.limits.wait_timeout:g} s"
                 )
             time.sleep(POLL)
         raise EndOfRun(f"stopped after iteration {finished}")
@@ -218,7 +217,7 @@ class Trainer(PPOTrainerSync):
         }
 
     def _checked(self, batch: Any) -> list[RolloutSummary]:
-        """Summaries of the batch's rows. Raises CoevolveError where rows are lost, Unreachable where all are masked."""
+        """The rows' summaries. Raises CoevolveError for lost rows and for too many faults."""
         found = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
@@ -228,20 +227,14 @@ class Trainer(PPOTrainerSync):
         wanted = self._settings.batch * self._settings.samples
         if len(rows) != wanted:
             raise CoevolveError(
-                f"verl lost {wanted - len(rows)} of {wanted} rollouts of step {self.global_steps}: see {self.files.log}"
+                f"verl lost {wanted - len(rows)} of {wanted} rollouts of step {self.global_steps}: "
+                f"see {self.files.log}"
             )
-        lost = [row for row in rows if row.stop_reason == "env_error"]
-        if len(lost) == len(rows):
-            raise Unreachable(
-                f"all {len(lost)} rollouts of a step met faults of the environment or of the engine, the last one: {lost[-1].error}"
-            )
-        if len(lost) > self.job.max_env_errors * len(rows):
-            limit = f"more than --max-env-errors {self.job.max_env_errors:g}"
-            raise CoevolveError(
-                f"the environment or the engine failed in {len(lost)} of {len(rows)} rollouts, {limit}: {lost[0].error}"
-            )
+        limit = self.job.max_env_errors
+        check_faults(rows, limit, "the environment or of the engine")
         if other := sum(row.other_weights for row in rows):
             jsonl.warn(
-                f"step {self.global_steps}: other weights than the newest sampled {other} of {len(rows)} rollouts"
+                f"step {self.global_steps}: other weights than the newest sampled {other} of "
+                f"{len(rows)} rollouts"
             )
         return rows

@@ -9,7 +9,7 @@
 | it died | CoevolveError that quotes its log |
 | it ended without training the iteration | CoevolveError |
 | somebody told it to stop | Partial |
-| no progress for `stall_timeout` seconds | Partial, after the child and all its processes were ended |
+| no progress for `stall_timeout` seconds | Partial, after all its processes were ended |
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Child, Heartbeat, Ready, TrainerFailure, VerlFiles, read
 
 TAIL = 1 << 16
-QUOTED, LONGEST = 8, 300
+"""Bytes of the log that are searched."""
+QUOTED_LINES, QUOTED_LENGTH = 8, 300
 """Lines of the log that are shown, and characters of a line."""
 FULL_BYTES, FULL_SHARE = 64 << 20, 0.01
-"""A file system that has less than both left is full: a checkpoint that did not fit leaves a little."""
+"""A file system with less than both left is full: a failed checkpoint leaves a little."""
 
 
 class TrainerFailed(CoevolveError):
-    """The child's own error in one line, with its exit code. What Ray or an engine said in many lines is in the log."""
+    """The child's own error in one line, with its exit code; the log has all of it."""
 
     def __init__(self, failure: TrainerFailure, log: Path):
         first, *rest = failure.message.strip().splitlines() or [""]
-        many = (
-            f"{first.strip()[:LONGEST]} … {rest[-1].strip()[:LONGEST]} (log: {log})"
-            if rest
-            else first
-        )
-        super().__init__(many)
+        if rest:
+            ends = (line.strip()[:QUOTED_LENGTH] for line in (first, rest[-1]))
+            first = f"{' … '.join(ends)} (log: {log})"
+        super().__init__(first)
         known = {int(code): code for code in Exit}
         self.exit = known.get(failure.exit, Exit.FAILED)
 
@@ -58,7 +57,7 @@ class TrainerGaveUp(CoevolveError):
 
 
 class TrainerWatch:
-    """Of one iteration. `process` is None where another driver started the child. `on_step` gets each step's metrics."""
+    """Watches one iteration. `process`: None where another driver started the child."""
 
     def __init__(
         self,
@@ -90,16 +89,14 @@ class TrainerWatch:
 
     def until_ended(self) -> None:
         """Blocks until the child, which was told to, has ended; helps where it does not."""
-        if not child_process.until(
-            lambda: not self._lives(), min(child_process.GRACE, self._stall)
-        ):
+        seconds = min(child_process.GRACE, self._stall)
+        if not child_process.until(lambda: not self._lives(), seconds):
             child_process.terminate(self._files)
         child_process.terminate(self._files, 0)
 
     def _lives(self) -> bool:
-        if self._process and self._process.poll() is not None:
-            return False
-        return child_process.alive(self._files)
+        gone = self._process and self._process.poll() is not None
+        return not gone and child_process.alive(self._files)
 
     def _listen(self) -> None:
         beat, child = read(self._files.heartbeat, Heartbeat), read(self._files.child, Child)
@@ -128,14 +125,18 @@ class TrainerWatch:
         full = no_space(self._files)
         kind = WriteFailed if full else Partial
         raise kind(
-            f"{full}the trainer made no progress for {self._stall:g} s ({where}) and was ended with all its processes; the same "
-            f"command again goes on from the last checkpoint (log: {self._files.log})"
+            f"{full}the trainer made no progress for {self._stall:g} s ({where}) and was ended "
+            "with all its processes; the same command again goes on from the last checkpoint "
+            f"(log: {self._files.log})"
         )
 
     def _where(self) -> str:
         if not self._beat:
             return "in phase starting"
-        return f"in phase {self._beat.phase} of iteration {self._iteration}, {self._beat.step} steps done"
+        return (
+            f"in phase {self._beat.phase} of iteration {self._iteration}, {self._beat.step} steps "
+            "done"
+        )
 
     def _obituary(self) -> CoevolveError:
         code = self._process.wait() if self._process else None
@@ -144,39 +145,41 @@ class TrainerWatch:
             return TrainerFailed(failure, self._files.log)
         if self._files.stop.exists():
             return Partial(
-                f"the trainer was told to stop before iteration {self._iteration} was finished; a rerun goes on"
+                f"the trainer was told to stop before iteration {self._iteration} was finished; a "
+                "rerun goes on"
             )
         if code is None and self._beat and self._beat.phase == "waiting":
             return TrainerGaveUp("the trainer had waited long enough")
         if code == 0:
             return CoevolveError(
-                f"the trainer ended without training iteration {self._iteration} (it had resumed at its end, or was given "
-                f"fewer steps than it has done); see {self._files.log}"
+                f"the trainer ended without training iteration {self._iteration} (it had resumed "
+                f"at its end, or was given fewer steps than it has done); see {self._files.log}"
             )
-        killed = code is not None and code < 0
-        how = f"was killed by signal {-code}" if killed else "died"
-        said = (
-            f"the last of its log: {last_error(self._files)}" if killed else last_error(self._files)
-        )
+        how, why = "died", last_error(self._files)
+        if code is not None and code < 0:
+            how, why = f"was killed by signal {-code}", f"the last of its log: {why}"
         full = no_space(self._files)
         kind = WriteFailed if full else CoevolveError
         return kind(
-            f"{full}the trainer {how} ({self._where()}); {said}; the same command again goes on from the last "
-            f"checkpoint (log: {self._files.log})"
+            f"{full}the trainer {how} ({self._where()}); {why}; the same command again goes on "
+            f"from the last checkpoint (log: {self._files.log})"
         )
 
 
 def no_space(files: VerlFiles) -> str:
-    """Where the disk is full, as the beginning of a message, else nothing. A full disk cuts off what would say so."""
+    """The beginning of a message where the disk is full (which cuts off what would say so)."""
     disk = shutil.disk_usage(files.root)
     if disk.free < min(FULL_BYTES, FULL_SHARE * disk.total):
-        return f"no space on the disk of {files.run} ({disk.free / 1e6:.1f} of {disk.total / 1e6:.0f} MB are free): "
+        return (
+            f"no space on the disk of {files.run} ({disk.free / 1e6:.1f} of {disk.total / 1e6:.0f} "
+            "MB are free): "
+        )
     if any(_NO_SPACE.search(line) for line in log_tail(files, 1000)):
         return "no space where the trainer wrote: "
     return ""
 
 
-def log_tail(files: VerlFiles, lines: int = QUOTED) -> list[str]:
+def log_tail(files: VerlFiles, lines: int = QUOTED_LINES) -> list[str]:
     """The last lines that say something, of this attempt."""
     try:
         with open(files.log, "rb") as stream:
@@ -185,21 +188,19 @@ def log_tail(files: VerlFiles, lines: int = QUOTED) -> list[str]:
     except FileNotFoundError:
         return []
     own = re.split(r"[\r\n]", _COLOUR.sub("", text).rpartition(child_process.ATTEMPT)[2])
-    return [line.strip()[:LONGEST] for line in own[1:] if line.strip()][-lines:]
+    return [line.strip()[:QUOTED_LENGTH] for line in own[1:] if line.strip()][-lines:]
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = r"(?:\([^)]*pid=[^)]*\) )?"
-_ERROR = re.compile(
-    _PREFIX
-    + r"((?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b|(?:ERROR|FATAL|Fatal)\b|E\d{4} ).*)"
-)
+_NAMES = r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)\b"
+_ERROR = re.compile(rf"{_PREFIX}((?:{_NAMES}|(?:ERROR|FATAL|Fatal)\b|E\d{{4}} ).*)")
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _BAR = re.compile(r"\d+%\|")
 
 
 def last_error(files: VerlFiles) -> str:
-    """The last line of the log that looks like an exception's or an error's, else the last one that is no progress bar."""
+    """The last line of the log that looks like an error, else the last that is no bar."""
     lines = [line for line in log_tail(files, 1000) if not _BAR.search(line)]
     errors = [found[1] for line in lines if (found := _ERROR.match(line))]
     return (errors or lines or ["its log says nothing"])[-1]

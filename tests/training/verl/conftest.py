@@ -1,4 +1,6 @@
-"""What the tests of the verl child share: a weak laptop policy, jobs, and one whole run of the real child."""
+"""What the tests of the verl child share: a weak laptop policy, jobs, and one whole run of the real
+child.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class LongRun(NamedTuple):
 
 @pytest.fixture(scope="session")
 def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> LongRun:
-    """Two iterations in one process, kill -9 in the third, and a second process that goes on until too much fails."""
+    """Two iterations in one process, kill -9 in the third, and a second process that goes on until
+    too much fails.
+    """
     run = tmp_path_factory.mktemp("runs") / "verl"
     env = f"{sys.executable} {Path(__file__).with_name('ill_desk.py')} 11"
     job, files = job_of(run, laptop_policy, env=env, steps=2), VerlFiles(run)
@@ -121,6 +125,8 @@ def _refused(task: Task) -> Task:
 
 
 def _second_step(files: VerlFiles) -> Heartbeat | None:
-    """The heartbeat once the last step of iteration 3 plays: its first step has a checkpoint by then."""
+    """The heartbeat once the last step of iteration 3 plays: its first step has a checkpoint by
+    then.
+    """
     beat = read(files.heartbeat, Heartbeat)
     return beat if beat and beat.step == 5 and beat.phase == "rollout" else None

@@ -1,4 +1,6 @@
-"""The desk, with a grader that fails at every Nth grading (argument): what training then masks must not count."""
+"""The desk, with a grader that fails at every Nth grading (argument): what training then masks must
+not count.
+"""
 
 import itertools
 import json

@@ -1,10 +1,12 @@
-"""Plays our agent loop inside verl's own AgentLoopManagerTQ and TransferQueue, with a token server that follows scripts.
+"""Plays our agent loop inside verl's own AgentLoopManagerTQ and TransferQueue, with a token server
+that follows scripts.
 
 The engine's name is vLLM's, so what the loop asks of it is what it asks on a GPU.
 
-Arguments: a job.json, a file of scripts, a file of tasks, an output. A script is a list of replies for each session; its name
-is the last word of the task's first user turn. Reply: text, then the end token unless it ends in `…`; "" no token; "hang" no
-answer; "fail" an error. Written: one JSON object per row of verl's batch, with the advantage of our estimator.
+Arguments: a job.json, a file of scripts, a file of tasks, an output. A script is a list of replies
+for each session; its name is the last word of the task's first user turn. Reply: text, then the end
+token unless it ends in `…`; "" no token; "hang" no answer; "fail" an error. Written: one JSON
+object per row of verl's batch, with the advantage of our estimator.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""A weight update that fails as vLLM's once did under verl: the engine's error gets lost, and the trainer waits forever.
+"""A weight update that fails as vLLM's once did under verl: the engine's error gets lost, and the
+trainer waits forever.
 
-verl imports this module in its workers (`rollout.checkpoint_engine.custom_backend_module`). It does nothing unless the file
-that STUCK_WEIGHTS names exists.
+verl imports this module in its workers (`rollout.checkpoint_engine.custom_backend_module`). It does
+nothing unless the file that STUCK_WEIGHTS names exists.
 """
 
 import asyncio

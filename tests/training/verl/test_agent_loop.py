@@ -1,4 +1,6 @@
-"""Our agent loop inside verl's own agent-loop manager, against a token server that follows scripts: every row that training sees."""
+"""Our agent loop inside verl's own agent-loop manager, against a token server that follows scripts:
+every row that training sees.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def played(tokenizer, tmp_path_factory, make_job):
 def expected(
     tokenizer, name: str, said: list[str], heard: list[str]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Prompt, response and mask of a conversation in the plain template, where `heard` stands between the replies."""
+    """Prompt, response and mask of a conversation in the plain template, where `heard` stands
+    between the replies.
+    """
     prompt = tokenizer.encode(f"<|user|>buy {name}<|end|><|assistant|>")
     ids, mask = [], []
     for n, text in enumerate(said):
@@ -146,7 +150,9 @@ HEARD = {
 
 @pytest.mark.parametrize("name", HEARD)
 def test_rows_are_the_conversation_in_tokens(played, tokenizer, name):
-    """Prompt, response and mask are the template's own tokens; a log-probability stands at the token that it was sampled with."""
+    """Prompt, response and mask are the template's own tokens; a log-probability stands at the
+    token that it was sampled with.
+    """
     rows, _, _ = played
     prompt, response, mask = expected(tokenizer, name, SCRIPTS[name], HEARD[name])
     assert len(rows[name]) == SAMPLES
@@ -193,7 +199,9 @@ def test_a_policy_that_breaks_the_environment_has_failed(played, tokenizer, name
 
 
 def test_limits_of_tokens(played, tokenizer):
-    """A reply is cut at its own limit, an episode ends before a result that leaves no room; both are trained on."""
+    """A reply is cut at its own limit, an episode ends before a result that leaves no room; both
+    are trained on.
+    """
     rows, records, _ = played
     assert records["cut", 0].stop_reason == records["full", 0].stop_reason == "max_tokens"
     assert rows["cut"][0]["responses"] == tokenizer.encode("x" * REPLY)
@@ -221,7 +229,9 @@ def test_limits_of_tokens(played, tokenizer):
     ],
 )
 def test_faults_of_the_infrastructure_are_masked(played, name, reason):
-    """Whatever failed, each session gives a row of one token with mask 0, and a record that says why."""
+    """Whatever failed, each session gives a row of one token with mask 0, and a record that says
+    why.
+    """
     rows, records, _ = played
     assert len(rows[name]) == SAMPLES
     for session, row in enumerate(rows[name]):
@@ -246,7 +256,9 @@ def test_a_prompt_that_does_not_fit_is_refused_in_words(played):
 
 
 def test_advantages_leave_masked_rows_out(played):
-    """One right, one wrong, one lost: the first two differ by the whole spread. One right and two lost: no advantage."""
+    """One right, one wrong, one lost: the first two differ by the whole spread. One right and two
+    lost: no advantage.
+    """
     rows, _, _ = played
     right, wrong, lost = (row["advantages"] for row in rows["mixed"])
     half = 0.5**0.5  # (1 − 0.5) / std of (1, 0) with n − 1
@@ -261,7 +273,7 @@ def test_advantages_leave_masked_rows_out(played):
 
 
 def test_no_group_is_short(played):
-    """Each prompt has all its sessions, finished, with the version of the weights that played them."""
+    """Each prompt has all its sessions, finished, with the version of the weights they had."""
     rows, records, count = played
     for name, group in rows.items():
         assert [row["session"] for row in group] == list(range(SAMPLES)), name
@@ -273,7 +285,9 @@ def test_no_group_is_short(played):
 
 
 def test_records_are_those_of_the_local_driver(played):
-    """Group, step, policy, usage, tokens and steps of a record say what happened, and agree with the row."""
+    """Group, step, policy, usage, tokens and steps of a record say what happened, and agree with
+    the row.
+    """
     rows, records, _ = played
     record, row = records["acting", 2], rows["acting"][2]
     assert (record.iteration, record.step, record.sample, record.policy) == (1, 7, 2, "scripted")

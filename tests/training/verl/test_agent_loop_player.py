@@ -1,4 +1,6 @@
-"""Episodes under verl without verl: deadlines, sessions that must not stay open, records that cannot be written."""
+"""Episodes under verl without verl: deadlines, sessions that must not stay open, records that
+cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def saying(tokenizer, *replies):
 
 
 def test_an_abandoned_session_is_closed(player, tokenizer):
-    """An episode whose policy never answers ends at its deadline, and its session is gone when the next one looks."""
+    """An episode whose policy never answers ends at its deadline, and its session is gone when the
+    next one looks.
+    """
     one = player(episode_timeout=1.0)
 
     async def play():
@@ -99,7 +103,9 @@ def test_a_session_that_opens_too_late_is_closed(player, tokenizer):
 
 
 def test_all_episodes_of_a_step_have_one_deadline(player, tokenizer):
-    """An episode that begins when its step's time is over is lost before it asks the policy; the next step begins anew."""
+    """An episode that begins when its step's time is over is lost before it asks the policy; the
+    next step begins anew.
+    """
     one, asked = player(episode_timeout=60.0, step_timeout=2.0), []
 
     def policy(reply):
@@ -118,11 +124,14 @@ def test_all_episodes_of_a_step_have_one_deadline(player, tokenizer):
 
 
 def test_a_dead_engine_is_named_in_one_line(player, tokenizer):
-    """An engine's error comes with a traceback of another process; the record has its last line, and trains nothing."""
+    """An engine's error comes with a traceback of another process; the record has its last line,
+    and trains nothing.
+    """
 
     async def generate(ids, most, key):
         raise RuntimeError(
-            "ray::Server.generate() (pid=7)\n  File engine.py, line 5\nEngineDeadError: out of memory"
+            "ray::Server.generate() (pid=7)\n  File engine.py, line 5\nEngineDeadError: out of "
+            "memory"
         )
 
     played = asyncio.run(player().play(task(), PLACE, generate))
@@ -142,7 +151,7 @@ def test_a_record_that_cannot_be_written_is_said(player, tokenizer):
 def test_an_environment_that_cannot_start_masks_and_is_tried_again(
     player, tokenizer, tmp_path, make_job
 ):
-    """Without an environment each episode is a masked record; when it is there, the next one plays."""
+    """Without an environment each episode is a masked record; when it is there, one plays."""
     script = tmp_path / "later.py"
     job = make_job(tmp_path / "run", "any", f"{sys.executable} {script}")
     one = Player(job, tokenizer, {tokenizer.eos_token_id})
@@ -183,7 +192,9 @@ def test_an_environment_is_not_given_more_sessions_than_it_bears(player, tokeniz
     "template", [tiny_models.PLAIN, tiny_models.CHATML], ids=["plain", "chatml"]
 )
 def test_tokens_are_the_templates_own(tmp_path, make_job, template):
-    """Where a template only appends, an episode's tokens are those of its rendering as a whole, newlines and tools included."""
+    """Where a template only appends, an episode's tokens are those of its rendering as a whole,
+    newlines and tools included.
+    """
     tokenizer = tiny_models.tokenizer(template)
     size = {"prompt_tokens": 2000, "episode_tokens": 4000, "reply_tokens": 200}
     one = Player(make_job(tmp_path / "run", "any", ENV, **size), tokenizer, set())
@@ -204,7 +215,9 @@ def test_tokens_are_the_templates_own(tmp_path, make_job, template):
 
 
 def test_prompt_lengths_are_those_that_are_played(player, tokenizer, tmp_path):
-    """What the driver measures before is what the agent loop renders; a start that cannot be opened has no length."""
+    """What the driver measures before is what the agent loop renders; a start that cannot be opened
+    has no length.
+    """
     tokenizer.save_pretrained(tmp_path / "model")
     played = asyncio.run(player().play(task(), PLACE, saying(tokenizer, "done")))
     with Pool(ENV) as pool:

@@ -1,4 +1,6 @@
-"""Parts of the child that need no Ray: its numbers per step, its sign of life, how it fails before verl is there."""
+"""Parts of the child that need no Ray: its numbers per step, its sign of life, how it fails before
+verl is there.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +12,33 @@ import pytest
 
 from coevolve import jsonl
 from coevolve.errors import Unreachable
+from coevolve.training.metrics import RolloutSummary, summary
 from coevolve.training.verl import main, measures, overrides
 from coevolve.training.verl.files import Heartbeat, TrainerFailure, VerlFiles, read, write
 from coevolve.training.verl.heartbeat import HeartbeatWriter
-from coevolve.training.verl.measures import RolloutSummary
 
 ENGINE = "coevolve_hf"
 
 
 def row(group, success, reason="done"):
     return RolloutSummary(
-        group,
-        reason,
-        None,
-        success,
-        float(success),
-        2,
-        1,
-        30,
-        10,
-        0 if reason == "env_error" else 10,
+        group=group,
+        stop_reason=reason,
+        error=None,
+        success=success,
+        reward=float(success),
+        replies=2,
+        steps=1,
+        tokens=30,
+        sampled=10,
+        trained=0 if reason == "env_error" else 10,
     )
 
 
 def test_a_line_counts_what_was_trained():
-    """Masked rollouts are outside reward and success; a group is informative where its other rewards differ."""
+    """Masked rollouts are outside reward and success; a group is informative where its other
+    rewards differ.
+    """
     rows = [row("a", True), row("a", False), row("b", True), row("b", False, "env_error")]
     line = measures.line(
         3,
@@ -60,7 +64,9 @@ def test_a_line_counts_what_was_trained():
 
 
 def test_other_weights_are_counted(tmp_path):
-    """Rollouts that the engine sampled with other weights than recorded are in the step's line and in the iteration's counts."""
+    """Rollouts that the engine sampled with other weights than recorded are in the step's line and
+    in the iteration's counts.
+    """
     rows = [msgspec.structs.replace(row("a", True), other_weights=True), row("a", False)]
     lines = [measures.line(step, 1, rows, [True], {}, {}) for step in (1, 2)]
     (tmp_path / "metrics.jsonl").write_bytes(b"".join(map(jsonl.encode, lines)))
@@ -69,7 +75,9 @@ def test_other_weights_are_counted(tmp_path):
 
 
 def test_an_iterations_counts_take_the_last_attempt(tmp_path):
-    """A step that was trained twice counts once, with its last numbers; what a killed process left of a line counts nothing."""
+    """A step that was trained twice counts once, with its last numbers; what a killed process left
+    of a line counts nothing.
+    """
     first = {"step": 1, "iteration": 1, "stop_reasons": {"done": 3, "env_error": 1}}
     lines = [
         first,
@@ -86,7 +94,9 @@ def test_an_iterations_counts_take_the_last_attempt(tmp_path):
 
 
 def test_progress_is_what_moved(tmp_path):
-    """A new phase and a longer episode file move `progress`; the passing of time does not, and it never falls."""
+    """A new phase and a longer episode file move `progress`; the passing of time does not, and it
+    never falls.
+    """
     files = VerlFiles(tmp_path)
     with HeartbeatWriter(files, 7) as beating:
         seen = []
@@ -127,7 +137,9 @@ def test_a_child_without_a_job_says_so(tmp_path):
 
 
 def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
-    """The trainer's error, which comes home with Ray's traceback, is not written over what the trainer wrote down itself."""
+    """The trainer's error, which comes home with Ray's traceback, is not written over what the
+    trainer wrote down itself.
+    """
     files, own_words = (
         VerlFiles(tmp_path),
         TrainerFailure(69, "all 6 rollouts of a step met faults"),
@@ -146,7 +158,9 @@ def test_the_trainers_own_words_stay(make_job, tmp_path, monkeypatch):
 
 
 def test_what_the_child_sets_itself(make_job, tmp_path):
-    """The run directory reaches hydra as one string, whatever is in its name; variables and plugin are the preset's."""
+    """The run directory reaches hydra as one string, whatever is in its name; variables and plugin
+    are the preset's.
+    """
     job = make_job(tmp_path / 'a "run", of=mine', "any")
     (line,) = [text for text in overrides.fixed_overrides(job) if "custom" in text]
     assert line.endswith(f'coevolve.job="{tmp_path}/a \\"run\\", of=mine/verl/job.json"')
@@ -159,7 +173,9 @@ def test_what_the_child_sets_itself(make_job, tmp_path):
 
 
 def test_a_plugins_engine(make_job, tmp_path):
-    """The last override on the engine counts; the one that a preset with a plugin names is known, and no other."""
+    """The last override on the engine counts; the one that a preset with a plugin names is known,
+    and no other.
+    """
     job = make_job(tmp_path, "any")
     with_vllm = [*job.overrides, "actor_rollout_ref.rollout.name=vllm"]
     assert [overrides.engine(some) for some in (job.overrides, with_vllm)] == [ENGINE, "vllm"]
@@ -171,7 +187,9 @@ def test_a_plugins_engine(make_job, tmp_path):
 @pytest.mark.verl
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
 def test_whose_cluster_it_is(make_job, tmp_path, monkeypatch, address):
-    """Without RAY_ADDRESS Ray is the child's own, whatever else runs here; with it the child joins, and asks for nothing."""
+    """Without RAY_ADDRESS Ray is the child's own, whatever else runs here; with it the child joins,
+    and asks for nothing.
+    """
     from omegaconf import OmegaConf
 
     ray = {
@@ -200,7 +218,9 @@ def test_whose_cluster_it_is(make_job, tmp_path, monkeypatch, address):
 @pytest.mark.verl
 @pytest.mark.parametrize(("versions", "other"), [([7, 7], False), ([7, 8], True), ([6], True)])
 def test_the_engine_names_its_weights(versions, other):
-    """A rollout whose `step` is not the version of all its replies is marked for the trainer; the row keeps the versions."""
+    """A rollout whose `step` is not the version of all its replies is marked for the trainer; the
+    row keeps the versions.
+    """
     from coevolve.records import Rollout
     from coevolve.training.verl import agent_loop
     from coevolve.training.verl.episodes import PlayedEpisode
@@ -208,7 +228,8 @@ def test_the_engine_names_its_weights(versions, other):
     rollout = Rollout(
         id="r", task_id="t", env="desk", group="g", sample=0, step=7, policy="p", stop_reason="done"
     )
-    played = PlayedEpisode(rollout, 1.0, [1, 2], [3, 4], [1, 1], [0.0, 0.0], 2, 0.1, 0.1)
+    about = summary(rollout, "success", 2)
+    played = PlayedEpisode(rollout, about, [1, 2], [3, 4], [1, 1], [0.0, 0.0], 0.1, 0.1)
     fields = agent_loop._output(played, versions).extra_fields
     assert fields["coevolve"]["other_weights"] is other
     assert (fields["min_global_steps"], fields["max_global_steps"]) == (

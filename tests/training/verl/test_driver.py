@@ -1,4 +1,6 @@
-"""The driver of the verl backend over a stand-in child (tests/stand_in_child.py says why): boundary, resumption, refusals."""
+"""The driver of the verl backend over a stand-in child (tests/stand_in_child.py says why):
+boundary, resumption, refusals.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from coevolve import jsonl
 from coevolve.errors import BadInput, Partial, UsageError
 from coevolve.records import Rollout
 from coevolve.training import batches
+from coevolve.training.settings import GrpoSettings
 from coevolve.training.verl import child_process, replicas
 from coevolve.training.verl.files import Child, Ready, VerlFiles, VerlJob, read, write
 from coevolve.training.verl.stop import stop
@@ -46,7 +49,7 @@ def process(run, tasks_file, model, *more):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -60,7 +63,9 @@ def tasks_file(tmp_path):
 
 
 def test_two_iterations_in_one_child(run, model):
-    """The child stays at the boundary, gets the next tasks, and each iteration's rollouts are in the order of its plan."""
+    """The child stays at the boundary, gets the next tasks, and each iteration's rollouts are in
+    the order of its plan.
+    """
     first = rollouts(drive_verl.drive(run, TASKS, model, SHOP))
     child = read(VerlFiles(run).child, Child)
     assert child_process.alive(VerlFiles(run))
@@ -70,7 +75,7 @@ def test_two_iterations_in_one_child(run, model):
         planned = [
             (step, task.id, sample)
             for step in range(3 * number, 3 * number + 3)
-            for task in batches.plan(tasks, seed=0, step=step, size=2, newest_share=0.5).tasks
+            for task in batches.plan(tasks, GrpoSettings(batch=2), step)
             for sample in range(2)
         ]
         assert [(r.step, r.task_id, r.sample) for r in made] == planned
@@ -81,7 +86,7 @@ def test_two_iterations_in_one_child(run, model):
 
 
 def test_finished_iteration_starts_nothing(run, model):
-    """A call for a finished iteration gives the same rollouts and leaves the stopped child alone."""
+    """A call for a finished iteration gives the same rollouts and starts no child."""
     file = drive_verl.drive(run, TASKS, model, SHOP)
     before = file.read_bytes()
     assert "was ended" in stop(str(run)) and "no trainer" in stop(str(run))
@@ -92,7 +97,9 @@ def test_finished_iteration_starts_nothing(run, model):
 
 
 def test_restart_each_iteration(run, model):
-    """With --restart-each-iteration no process is left behind, and the next call starts another child that resumes."""
+    """With --restart-each-iteration no process is left behind, and the next call starts another
+    child that resumes.
+    """
     for iteration in (1, 2):
         made = rollouts(drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True))
         assert [r.policy for r in made] == [f"attempt {iteration}"] * 12
@@ -103,15 +110,19 @@ def test_restart_each_iteration(run, model):
 
 
 def test_the_child_gave_up_waiting(run, model):
-    """A child whose deadline at the boundary passed has ended by itself; the next call starts a new one."""
-    drive_verl.drive(run, TASKS, model, SHOP, wait_timeout=0.1)
+    """A child whose deadline at the boundary passed has ended by itself; the next call starts a new
+    one.
+    """
+    drive_verl.drive(run, TASKS, model, SHOP, wait_timeout=1)
     until(lambda: not child_process.alive(VerlFiles(run)))
     assert rollouts(drive_verl.drive(run, TASKS, model, SHOP))[0].policy == "attempt 2"
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_driver_killed(run, model, tasks_file, late):
-    """kill -9 of the driver: the child finishes the iteration and waits; the same call again gets that iteration's rollouts."""
+    """kill -9 of the driver: the child finishes the iteration and waits; the same call again gets
+    that iteration's rollouts.
+    """
     running = process(run, tasks_file, model)
     until(lambda: VerlFiles(run).heartbeat.exists())
     running.kill()
@@ -125,7 +136,9 @@ def test_driver_killed(run, model, tasks_file, late):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_driver_interrupted(run, model, tasks_file, number):
-    """An interrupted driver takes its child along, and every process of the child; a rerun trains the iteration."""
+    """An interrupted driver takes its child along, and every process of the child; a rerun trains
+    the iteration.
+    """
     Path(f"{run}.plan").write_text("hang")
     running = process(run, tasks_file, model)
     until(
@@ -145,7 +158,9 @@ def test_driver_interrupted(run, model, tasks_file, number):
 
 
 def test_a_step_played_twice(run, model):
-    """Of a step that a dead child had begun, only the last attempt's records count, torn lines and all."""
+    """Of a step that a dead child had begun, only the last attempt's records count, torn lines and
+    all.
+    """
     Path(f"{run}.plan").write_text("well\nwell\ndie")
     with pytest.raises(Exception, match="no room for the KV cache"):
         drive_verl.drive(run, TASKS, model, SHOP)
@@ -177,7 +192,9 @@ def test_two_drivers(run, model, tasks_file):
 
 
 def test_refusals(run, model):
-    """Other settings, other tasks, an iteration too far and a checkpoint distance that does not fit are refused."""
+    """Other settings, other tasks, an iteration too far and a checkpoint distance that does not fit
+    are refused.
+    """
     with pytest.raises(UsageError, match="must divide"):
         drive_verl.drive(run, TASKS, model, SHOP, save_every=2)
     drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True)
@@ -190,7 +207,9 @@ def test_refusals(run, model):
 
 
 def test_long_prompt(run, model):
-    """A prompt over the limit is refused with the task's id and its length; nothing is written that would bind the run."""
+    """A prompt over the limit is refused with the task's id and its length; nothing is written that
+    would bind the run.
+    """
     long = msgspec.structs.replace(TASKS[3], id="a-long-one", query=["put tea on my list " * 20])
     with pytest.raises(
         UsageError, match=r"task a-long-one: its prompt is \d\d tokens, above --prompt-tokens 64"
@@ -201,8 +220,13 @@ def test_long_prompt(run, model):
 
 
 def test_a_model_that_cannot_be_fetched(tmp_path):
-    """An id that is not in the cache, and a hub that does not answer: said after one request, exit 69."""
-    code = "from coevolve.training.verl.prompt_length import tokenizer_of; tokenizer_of('nobody/has-this')"
+    """An id that is not in the cache, and a hub that does not answer: said after one request, exit
+    69.
+    """
+    code = (
+        "from coevolve.training.verl.prompt_length import tokenizer_of; "
+        "tokenizer_of('nobody/has-this')"
+    )
     unreachable = {
         "HF_HOME": str(tmp_path),
         "HTTPS_PROXY": "http://127.0.0.1:9",
@@ -227,7 +251,9 @@ def test_lost_checkpoints(run, model):
 
 
 def test_old_checkpoints_go(run, model):
-    """Children that were restarted lose track of older checkpoints; the driver keeps the newest ones only."""
+    """Children that were restarted lose track of older checkpoints; the driver keeps the newest
+    ones only.
+    """
     for _ in range(3):
         drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True, keep_checkpoints=2)
     assert sorted(p.name for p in VerlFiles(run).checkpoints.glob("global_step_*")) == [
@@ -238,7 +264,9 @@ def test_old_checkpoints_go(run, model):
 
 
 def test_other_options_of_a_living_child(run, model, capsys):
-    """Options and overrides that would need another child are told to have no effect on the one that runs."""
+    """Options and overrides that would need another child are told to have no effect on the one
+    that runs.
+    """
     drive_verl.drive(run, TASKS, model, SHOP)
     drive_verl.drive(
         run, TASKS, model, SHOP, workers=2, overrides=["trainer.logger=[console,wandb]"]
@@ -251,7 +279,9 @@ def test_other_options_of_a_living_child(run, model, capsys):
 
 
 def test_overrides_are_settings_of_the_run(run, model):
-    """Overrides that decide the result are kept in config.json and bind the run; the machine's may change."""
+    """Overrides that decide the result are kept in config.json and bind the run; the machine's may
+    change.
+    """
     chosen = ["algorithm.filter_groups.enable=True", "trainer.nnodes=1"]
     drive_verl.drive(run, TASKS, model, SHOP, restart_each_iteration=True, overrides=chosen)
     kept = json.loads((run / "config.json").read_text())["overrides"]
@@ -278,7 +308,9 @@ def test_overrides_are_settings_of_the_run(run, model):
 
 
 def test_what_is_refused_binds_nothing(run, model):
-    """An override that contradicts an option, or that the check before the start refuses, leaves no settings and no child."""
+    """An override that contradicts an option, or that the check before the start refuses, leaves no
+    settings and no child.
+    """
 
     def refuse(job):
         raise UsageError(f"not {job.overrides[-1]}")
@@ -331,7 +363,9 @@ def test_options_of_the_other_backend(tmp_path, options, told):
 
 
 def test_stop_where_nothing_runs(tmp_path):
-    """`--stop` needs no tasks, no model and no trainer; it is no failure that there is none, but that there is no run."""
+    """`--stop` needs no tasks, no model and no trainer; it is no failure that there is none, but
+    that there is no run.
+    """
     for more in ([], ["--dry-run"]):
         done = command("train", "--run", tmp_path, "--stop", *more)
         assert b"no trainer is running" in done.stderr and done.stdout == b""
@@ -354,7 +388,9 @@ def test_a_run_of_the_other_backend(run, model):
 
 @pytest.mark.parametrize("how", ["gone", "ill"])
 def test_dead_engines_at_the_boundary(run, model, capsys, monkeypatch, how):
-    """A trainer whose engine does not answer is ended before it gets tasks, and another one trains them; a proxy is no matter."""
+    """A trainer whose engine does not answer is ended before it gets tasks, and another one trains
+    them; a proxy is no matter.
+    """
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     files = VerlFiles(run)
     for _ in range(2):

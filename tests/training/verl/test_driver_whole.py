@@ -1,4 +1,6 @@
-"""`coevolve train --backend verl` whole: driver, real child, real stages at the boundary, a hang, the rerun. No GPU."""
+"""`coevolve train --backend verl` whole: driver, real child, real stages at the boundary, a hang,
+the rerun. No GPU.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from coevolve import jsonl
 from coevolve.environments.client import Pool
 from coevolve.records import Rollout, Task
 from coevolve.training import batches
+from coevolve.training.settings import GrpoSettings
 from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Child, VerlFiles, read
 from conftest import run as command
@@ -93,7 +96,9 @@ class Story(NamedTuple):
 
 @pytest.fixture(scope="module")
 def far_sighted(tmp_path_factory, laptop_policy) -> Path:
-    """The laptop policy with a context in which the explorer's prompt has room: its positions are relative, and go on."""
+    """The laptop policy with a context in which the explorer's prompt has room: its positions are
+    relative, and go on.
+    """
     model = tmp_path_factory.mktemp("models") / "far-sighted"
     shutil.copytree(laptop_policy, model)
     config = json.loads((model / "config.json").read_text())
@@ -103,7 +108,9 @@ def far_sighted(tmp_path_factory, laptop_policy) -> Path:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory, far_sighted) -> Story:
-    """An iteration; the policy at work at the boundary; an environment that hangs; the rerun; the end."""
+    """An iteration; the policy at work at the boundary; an environment that hangs; the rerun; the
+    end.
+    """
     run = Run(tmp_path_factory.mktemp("whole"), far_sighted)
     try:
         first = run.train(1)
@@ -157,14 +164,14 @@ def rollouts(done: subprocess.CompletedProcess) -> list[Rollout]:
 
 
 def test_stdout_is_the_iterations_rollouts(story):
-    """Both iterations print the rollouts of their own tasks, step by step in the plan's order, and nothing else."""
+    """Both iterations print the rollouts of their own tasks, step by step in the plan's order, and
+    nothing else.
+    """
     for number, done in ((1, story.first), (2, story.second)):
-        plan = batches.plan(
-            story.run.tasks(number), seed=0, step=number - 1, size=4, newest_share=0.5
-        )
+        plan = batches.plan(story.run.tasks(number), GrpoSettings(batch=4), number - 1)
         made = rollouts(done)
         assert [(r.task_id, r.sample) for r in made] == [
-            (task.id, n) for task in plan.tasks for n in range(4)
+            (task.id, n) for task in plan for n in range(4)
         ]
         assert {(r.iteration, r.step, r.policy.rpartition("@")[2]) for r in made} == {
             (number, number - 1, f"step-{number - 1}")
@@ -173,9 +180,10 @@ def test_stdout_is_the_iterations_rollouts(story):
 
 
 def test_the_policy_explores_at_the_boundary(story):
-    """`explore --model` and `rollout --model` with READY.json get their answers from the policy that was just trained, under
-    the name that it has in the next iteration's rollouts, and a digest. Half a million parameters answer in the form of their
-    own tasks, which is hardly ever an explorer's: then the command fails and says so.
+    """`explore --model` and `rollout --model` with READY.json get their answers from the policy
+    that was just trained, under the name that it has in the next iteration's rollouts, and a
+    digest. Half a million parameters answer in the form of their own tasks, which is hardly ever an
+    explorer's: then the command fails and says so.
     """
     acted = any(json.loads(line)["steps"] for line in story.explored.stdout.splitlines())
     assert story.explored.returncode == (0 if acted else 1), story.explored.stderr.decode()
@@ -188,7 +196,9 @@ def test_the_policy_explores_at_the_boundary(story):
 
 
 def test_a_hanging_environment(story):
-    """The watchdog ends the run within its limit, says where it hung, leaves nothing behind; the rerun completes."""
+    """The watchdog ends the run within its limit, says where it hung, leaves nothing behind; the
+    rerun completes.
+    """
     told = story.hung.stderr.decode()
     assert story.hung.returncode == 75 and story.hung.stdout == b""
     assert (
@@ -200,7 +210,9 @@ def test_a_hanging_environment(story):
 
 
 def test_what_is_left_for_others(story):
-    """RUN/policy is a model that `evaluate` plays; metrics are one line a step; `--stop` ended the trainer."""
+    """RUN/policy is a model that `evaluate` plays; metrics are one line a step; `--stop` ended the
+    trainer.
+    """
     assert story.evaluated.returncode == 0, story.evaluated.stderr.decode()
     assert json.loads(story.evaluated.stdout)["tasks"] == 4
     lines = [
@@ -215,7 +227,9 @@ def test_what_is_left_for_others(story):
 
 @pytest.mark.slow
 def test_a_weight_update_that_never_ends(tmp_path, far_sighted):
-    """The watchdog ends a trainer that waits for its engine forever, and the rerun finds the finished step's checkpoint."""
+    """The watchdog ends a trainer that waits for its engine forever, and the rerun finds the
+    finished step's checkpoint.
+    """
     hook = "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=stuck_weights"
     flag = tmp_path / "weights"
     run = Run(tmp_path, far_sighted, hook, PYTHONPATH=str(HERE), STUCK_WEIGHTS=str(flag))

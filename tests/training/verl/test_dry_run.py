@@ -1,4 +1,6 @@
-"""What a call refuses before anything is started, dry or not, over the stand-in child; and what a run is bound to."""
+"""What a call refuses before anything is started, dry or not, over the stand-in child; and what a
+run is bound to.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TASKS = tiny_models.shop_tasks(SHOP, 5)
 
 
 def test_a_run_that_came_to_nothing(run, model):
-    """A trainer that dies before its first episode binds neither settings nor tasks; what has decided something binds."""
+    """A trainer that dies before its first episode binds neither settings nor tasks; what has
+    decided something binds.
+    """
     with pytest.raises(CoevolveError, match="died"):
         drive_verl.drive(
             run,
@@ -81,7 +85,9 @@ def test_the_environment_comes_before_the_configuration(run, model):
 
 
 def test_a_dry_run(run, model):
-    """It refuses what the call would: settings, tasks and iteration of a run, versions, prompts; it writes nothing."""
+    """It refuses what the call would: settings, tasks and iteration of a run, versions, prompts; it
+    writes nothing.
+    """
 
     def dry_run(tasks, model=model, iteration=None, **settings):
         wanted = msgspec.convert({"model": str(model), **drive_verl.OWN, **settings}, VerlSettings)
@@ -112,7 +118,9 @@ def test_a_dry_run(run, model):
 
 
 def test_a_file_is_no_run(tmp_path, model):
-    """A path that is a file's, or below one, is refused by every call before anything is looked for in it."""
+    """A path that is a file's, or below one, is refused by every call before anything is looked for
+    in it.
+    """
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         for more in ([], ["--dry-run"]):

@@ -1,4 +1,6 @@
-"""What is gathered from the files of several attempts and workers, checked against a list made by hand."""
+"""What is gathered from the files of several attempts and workers, checked against a list made by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def ready(step: int = 2) -> Ready:
 
 def record(step: int, task: int, sample: int, policy: str) -> bytes:
     """The rollout of the batch's task number `task`."""
-    plan = batches.plan(TASKS, seed=0, step=step, size=2, newest_share=0.5).tasks
+    plan = batches.plan(TASKS, SETTINGS, step)
     return jsonl.encode(
         Rollout(
             id="i",
@@ -61,7 +63,9 @@ def put(files: VerlFiles, name: str, *lines: bytes) -> None:
 
 
 def test_attempts_and_workers(files, tmp_path):
-    """Step 0 is whole in the first attempt; step 1 was cut off there and played again by two workers of the second."""
+    """Step 0 is whole in the first attempt; step 1 was cut off there and played again by two
+    workers of the second.
+    """
     put(
         files,
         "0001-a-5.jsonl",
@@ -98,7 +102,9 @@ def test_too_few(files, tmp_path, capsys):
 
 
 def test_damage_in_the_middle(files, tmp_path):
-    """A line that is no record, and not the torn end of a file, is an error that names the file; nothing is written."""
+    """A line that is no record, and not the torn end of a file, is an error that names the file;
+    nothing is written.
+    """
     put(files, "0001-a-1.jsonl", b"{}\n", record(0, 0, 0, "p"))
     with pytest.raises(BadInput, match="0001-a-1.jsonl: is damaged"):
         export.gather(files, SETTINGS, TASKS, ready(), tmp_path / "out.jsonl")
@@ -106,7 +112,9 @@ def test_damage_in_the_middle(files, tmp_path):
 
 
 def test_metrics(files, tmp_path):
-    """One line a step, the last one's, none beyond the checkpoint, without verl's own scalars; torn lines are passed over."""
+    """One line a step, the last one's, none beyond the checkpoint, without verl's own scalars; torn
+    lines are passed over.
+    """
     lines = [
         {"step": 1, "x": "old"},
         {"step": 2, "x": "old"},
@@ -139,7 +147,9 @@ def checkpoint(files: VerlFiles, step: int, weights: bool = True) -> Path:
 
 
 def test_policy_without_weights(files, capsys):
-    """Where verl was told not to save the Hugging Face copy, RUN/policy stays at the last one that there is."""
+    """Where verl was told not to save the Hugging Face copy, RUN/policy stays at the last one that
+    there is.
+    """
     state = RunState(str(files.run), SETTINGS)
     checkpoint(files, 2)
     export.policy(state, files, ready(2), 2)

@@ -1,4 +1,6 @@
-"""What a composed configuration must hold: each number in its range, each share a whole one, room for an episode."""
+"""What a composed configuration must hold: each number in its range, each share a whole one, room
+for an episode.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def refusal(composed, values, **settings) -> str:
 
 
 def test_presets_are_within_them(composed):
-    """What verl made of a preset holds, and the GPUs are counted; null is fine where verl chooses."""
+    """What verl made of a preset holds; GPUs are counted; null is fine where verl chooses."""
     wanted, config = composed
     assert limits.check(wanted, config) == (8 if wanted.episode_tokens == 32768 else 1)
     free = {number.key: None for number in limits.NUMBERS if number.optional}
@@ -62,7 +64,9 @@ def test_presets_are_within_them(composed):
 
 @pytest.mark.parametrize("number", limits.NUMBERS, ids=lambda number: number.key)
 def test_each_number(composed, number):
-    """0, a negative number, null, words, and more than there can be are told by key, and nothing divides by them."""
+    """0, a negative number, null, words, and more than there can be are told by key, and nothing
+    divides by them.
+    """
     bad = [
         0,
         -1,
@@ -154,7 +158,7 @@ GPU_CASES = [
 @pytest.mark.parametrize("composed", ["qwen3-4b"], indirect=True)
 @pytest.mark.parametrize(("values", "settings", "told"), GPU_CASES)
 def test_shares_and_lengths(composed, values, settings, told):
-    """What GPUs cannot share, and an episode that has no room in a token budget or in the engine."""
+    """What GPUs cannot share, and an episode without room in a token budget or the engine."""
     assert told in refusal(composed, values, **settings)
 
 
@@ -171,7 +175,9 @@ def test_sequence_parallelism_adds_up(composed):
 
 @pytest.mark.parametrize("composed", ["qwen3-4b"], indirect=True)
 def test_the_models_own_context(composed, tmp_path):
-    """A model directory that says how much it can take is believed, unless the configuration says otherwise."""
+    """A model directory that says how much it can take is believed, unless the configuration says
+    otherwise.
+    """
     for text in (
         {"max_position_embeddings": 4096},
         {"text_config": {"max_position_embeddings": 4096}},

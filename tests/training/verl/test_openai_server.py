@@ -1,4 +1,6 @@
-"""The HTTP server of the engine for CPUs, without Ray: a real engine and real requests; what vLLM refuses, it refuses."""
+"""The HTTP server of the engine for CPUs, without Ray: a real engine and real requests; what vLLM
+refuses, it refuses.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ pytestmark = pytest.mark.verl
 
 CONTEXT = 96
 HELLO = [{"role": "user", "content": "put tea on my list"}]
+LONG = [{"role": "user", "content": "tea " * 99}]
+IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +45,9 @@ def ask(server, **changes) -> tuple[int, dict]:
 
 
 def test_an_answer(server):
-    """One choice of at most as many tokens as were asked for; parameters at their defaults, nulls and a seed are no matter."""
+    """One choice of at most as many tokens as were asked for; parameters at their defaults, nulls
+    and a seed are no matter.
+    """
     status, answer = ask(
         server, n=1, stream=False, top_p=1.0, stop=None, seed=3, response_format={"type": "text"}
     )
@@ -74,7 +80,7 @@ def test_an_answer(server):
         ({"model": "another"}, 404, "model_not_found", "The model `another` does not exist."),
         ({"max_tokens": CONTEXT}, 400, "context_length_exceeded", "maximum context length"),
         ({"max_tokens": 10**30}, 400, "context_length_exceeded", "maximum context length"),
-        ({"messages": [{"role": "user", "content": "tea " * 99}]}, 400, "context_length_exceeded", "maximum context"),
+        ({"messages": LONG}, 400, "context_length_exceeded", "maximum context"),
         ({"max_tokens": -1}, 400, None, "max_tokens"),
         ({"max_completion_tokens": 0}, 400, None, "max_completion_tokens"),
         ({"temperature": -3}, 400, None, "temperature"),
@@ -84,7 +90,7 @@ def test_an_answer(server):
         ({"messages": None}, 400, None, "messages"),
         ({"messages": "hello"}, 400, None, "messages"),
         ({"messages": [{"content": "hello"}]}, 400, None, "role"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]}, 400, None, "content"),
+        ({"messages": IMAGE}, 400, None, "content"),
         ({"tools": "all"}, 400, None, "tools"),
         ({"stream": True}, 400, None, "stream=True is not supported"),
         ({"n": 3}, 400, None, "n=3 is not supported"),
@@ -94,7 +100,9 @@ def test_an_answer(server):
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
 def test_refusals(server, changes, status, code, told):
-    """What cannot be answered as asked is refused with vLLM's status, in OpenAI's form, and the engine goes on."""
+    """What cannot be answered as asked is refused with vLLM's status, in OpenAI's form, and the
+    engine goes on.
+    """
     found, answer = ask(server, **changes)
     assert (found, answer["error"]["code"]) == (status, code)
     assert told in answer["error"]["message"] and answer["error"]["type"] == "invalid_request_error"
@@ -121,7 +129,9 @@ def test_no_request(server, body):
 
 
 def test_a_failing_engine(server, monkeypatch):
-    """An engine's own failure is the server's, and in OpenAI's form, too; so is a route that does not exist."""
+    """An engine's own failure is the server's, and in OpenAI's form, too; so is a route that does
+    not exist.
+    """
     monkeypatch.setattr(server[0], "_sample", lambda batch: 1 / 0)
     status, answer = ask(server)
     assert (status, answer["error"]["type"]) == (500, "server_error")

@@ -49,7 +49,9 @@ def deciding(texts: list[str]) -> dict[str, str]:
     ],
 )
 def test_contradictions(text, told):
-    """What an option decides, and what the objective and the loop need, cannot be set behind their back in any form."""
+    """What an option decides, and what the objective and the loop need, cannot be set behind their
+    back in any form.
+    """
     chosen = preset(CPU)
     wanted = resolve({"model": "m", **LENGTHS}, chosen)
     with pytest.raises(UsageError, match=told):
@@ -80,7 +82,9 @@ def test_the_machines_part(text):
 
 
 def test_what_decides():
-    """Every other key is recorded, in all of hydra's forms; near misses of the machine's keys and unknown ones, too."""
+    """Every other key is recorded, in all of hydra's forms; near misses of the machine's keys and
+    unknown ones, too.
+    """
     texts = [
         "algorithm.filter_groups.enable=False",
         "+trainer.nonsense=1",
@@ -99,7 +103,9 @@ def test_what_decides():
 
 
 def test_presets_are_recorded_as_overrides_are():
-    """What a preset says about the result is part of the record, and the user's word on the same key replaces it."""
+    """What a preset says about the result is part of the record, and the user's word on the same
+    key replaces it.
+    """
     chosen = preset("qwen3-4b")
     wanted = resolve({"model": "m"}, chosen)
     rollout = "actor_rollout_ref.rollout"

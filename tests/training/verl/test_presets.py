@@ -1,4 +1,6 @@
-"""Presets and overrides: every key exists in the installed verl, the objective is the paper's, contradictions are refused."""
+"""Presets and overrides: every key exists in the installed verl, the objective is the paper's,
+contradictions are refused.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LENGTHS = {"prompt_tokens": 100, "episode_tokens": 300}
 
 
 def configuration(name: str, *more: str):
-    """verl's resolved configuration for a preset, composed in this process: one import of verl for all."""
+    """verl's resolved configuration for a preset, composed in this process: one import of verl for
+    all.
+    """
     from omegaconf import OmegaConf
 
     from coevolve.training.verl.compose import compose
@@ -103,7 +107,9 @@ def test_it_composes(name):
 
 @pytest.mark.verl
 def test_what_presets_offer_in_comments():
-    """The overrides that the files recommend exist, too: dynamic sampling, rollout correction, attention, loggers."""
+    """The overrides that the files recommend exist, too: dynamic sampling, rollout correction,
+    attention, loggers.
+    """
     config = configuration(
         "qwen3-30b-a3b",
         "algorithm.filter_groups.enable=True",
@@ -121,7 +127,9 @@ def test_what_presets_offer_in_comments():
 
 @pytest.mark.verl
 def test_a_typo(tmp_path):
-    """A key that verl does not have is refused by the command with exit 2 and its neighbour, before anything is started."""
+    """A key that verl does not have is refused by the command with exit 2 and its neighbour, before
+    anything is started.
+    """
     options = [
         "--backend",
         "verl",
@@ -184,10 +192,13 @@ def test_lengths_of_a_model_directory(tmp_path):
 
 
 def test_a_preset_of_ones_own(tmp_path):
-    """A TOML file like the package's is a preset; what it must not hold is told; a misspelt name has a neighbour."""
+    """A TOML file like the package's is a preset; what it must not hold is told; a misspelt name
+    has a neighbour.
+    """
     file = tmp_path / "mine.toml"
     file.write_text(
-        'description = "mine"\n[settings]\nbatch = 4\n[overrides.trainer]\n"+new" = [1, "a b", true]\n'
+        'description = "mine"\n[settings]\nbatch = 4\n[overrides.trainer]\n"+new" = [1, "a b", '
+        "true]\n"
     )
     chosen = preset(str(file))
     told = overrides.run_overrides(
@@ -203,7 +214,9 @@ def test_a_preset_of_ones_own(tmp_path):
 
 @pytest.mark.verl
 def test_dry_run(tmp_path, monkeypatch):
-    """The plan counts the work and says what will not fit; batches that the GPUs cannot share are refused."""
+    """The plan counts the work and says what will not fit; batches that the GPUs cannot share are
+    refused.
+    """
     chosen = preset("qwen3-4b")
     wanted = resolve({"model": "a/model"}, chosen)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -233,7 +246,9 @@ def _told(name: str, tmp_path, *more: str):
 
 
 def test_a_machine_without_gpus(tmp_path, monkeypatch):
-    """GPU presets are refused at once where there is no GPU or no vLLM; a Ray cluster that is joined answers for itself."""
+    """GPU presets are refused at once where there is no GPU or no vLLM; a Ray cluster that is
+    joined answers for itself.
+    """
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda _: None)
@@ -262,7 +277,9 @@ def test_a_machine_without_gpus(tmp_path, monkeypatch):
     ],
 )
 def test_an_engine_that_does_not_exist(tmp_path, monkeypatch, name, engine, told):
-    """The call and its dry run say so at once, with those that exist, whatever the machine or the cluster has."""
+    """The call and its dry run say so at once, with those that exist, whatever the machine or the
+    cluster has.
+    """
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(preflight, "resolved", lambda *_: pytest.fail("it composed first"))
     override = f"actor_rollout_ref.rollout.name={engine}"
@@ -277,8 +294,13 @@ def test_an_engine_that_does_not_exist(tmp_path, monkeypatch, name, engine, told
 
 @pytest.mark.verl
 def test_the_engines_are_verls():
-    """The names are those of verl's registry in a process that has our plugin, and all are asynchronous."""
-    code = "from verl.workers.rollout import base; import verl_cpu.plugin; print(sorted(base._ROLLOUT_REGISTRY))"
+    """The names are those of verl's registry in a process that has our plugin, and all are
+    asynchronous.
+    """
+    code = (
+        "from verl.workers.rollout import base; import verl_cpu.plugin; "
+        "print(sorted(base._ROLLOUT_REGISTRY))"
+    )
     told = overrides.environment(_told(CPU, Path("/")))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **told}
@@ -290,7 +312,9 @@ def test_the_engines_are_verls():
 
 @pytest.mark.verl
 def test_a_machine_with_too_little(tmp_path, monkeypatch):
-    """Too few GPUs, one node for a preset of two, and CPU slots that Ray would wait for are refused in the words of the plan."""
+    """Too few GPUs, one node for a preset of two, and CPU slots that Ray would wait for are refused
+    in the words of the plan.
+    """
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     script = tmp_path / "nvidia-smi"
     script.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100'\necho 'GPU 1: NVIDIA H100'\n")
@@ -308,7 +332,9 @@ def test_a_machine_with_too_little(tmp_path, monkeypatch):
 
 @pytest.mark.verl
 def test_the_command_on_a_machine_without_gpus(tmp_path):
-    """`coevolve train` with a GPU preset ends with exit 69 before anything is written; its tasks' environment is checked first."""
+    """`coevolve train` with a GPU preset ends with exit 69 before anything is written; its tasks'
+    environment is checked first.
+    """
     jsonl.write(tmp_path / "tasks.jsonl", tiny_models.shop_tasks("desk", 2))
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | {
         "PATH": str(tmp_path)
@@ -336,7 +362,9 @@ def test_the_command_on_a_machine_without_gpus(tmp_path):
 
 @pytest.mark.verl
 def test_a_dry_run_reads_the_tasks(tmp_path):
-    """Their number is in the plan, an empty input is told, another environment than --env's is refused."""
+    """Their number is in the plan, an empty input is told, another environment than --env's is
+    refused.
+    """
     base = [
         "train",
         "--backend",
@@ -370,7 +398,9 @@ def test_parameters_of_a_directory(tmp_path):
 
 
 def test_presets_are_shipped_and_explained():
-    """Each file is valid TOML that begins with a comment, and names nothing that only another preset would have."""
+    """Each file is valid TOML that begins with a comment, and names nothing that only another
+    preset would have.
+    """
     for name in settings.presets():
         text = (settings.PRESETS / f"{name}.toml").read_text()
         assert text.startswith("# ") and set(tomllib.loads(text)) <= {
@@ -385,6 +415,9 @@ def test_presets_are_shipped_and_explained():
 
 def test_nothing_heavy():
     """VerlSettings, driver and watchdog import neither torch nor verl."""
-    code = "import sys, coevolve.training.verl.driver, coevolve.training.verl.preflight; print(sorted({'torch', 'verl', 'ray', 'numpy', 'transformers'} & sys.modules.keys()))"
+    code = (
+        "import sys, coevolve.training.verl.driver, coevolve.training.verl.preflight; "
+        "print(sorted({'torch', 'verl', 'ray', 'numpy', 'transformers'} & sys.modules.keys()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""shell/train_loop.sh on the verl backend, whole: real trainer, real stages, kill -9 between two iterations, two Ray nodes."""
+"""shell/train_loop.sh on the verl backend, whole: real trainer, real stages, kill -9 between two
+iterations, two Ray nodes.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def loop(tmp_path: Path, laptop_policy: Path, command_path: str, coevolve):
 
 
 def test_two_iterations_and_a_kill_between_them(loop):
-    """The script is killed with -9 while the trainer waits; the same command attaches to it, and ends it in the end."""
+    """The script is killed with -9 while the trainer waits; the same command attaches to it, and
+    ends it in the end.
+    """
     run, start = loop
     files, process = VerlFiles(run), start()
     while not (run / "iterations" / "001" / "signals.jsonl").exists():
@@ -94,7 +98,9 @@ def test_two_iterations_and_a_kill_between_them(loop):
 
 
 def test_two_nodes(loop, tmp_path: Path):
-    """Under shell/ray_cluster.sh the trainer joins the cluster: a worker on each of two nodes, and all ends with the loop."""
+    """Under shell/ray_cluster.sh the trainer joins the cluster: a worker on each of two nodes, and
+    all ends with the loop.
+    """
     run, start = loop
     tools = tmp_path / "bin"
     put_ssh(tools)

@@ -1,4 +1,6 @@
-"""One update, two programs: verl's FSDP actor in the real child, and the local backend on the child's own rollouts."""
+"""One update, two programs: verl's FSDP actor in the real child, and the local backend on the
+child's own rollouts.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def of_verl(run, step):
 
 @pytest.fixture(scope="module")
 def both(long_run, laptop_policy):
-    """Weights before, ours after and verl's after the first step; our report and verl's; the rollouts and their advantages."""
+    """Weights before, ours after and verl's after the first step; our report and verl's; the
+    rollouts and their advantages.
+    """
     files = sorted(long_run.files.episodes(1).glob("*.jsonl"))
     played = [
         line.record
@@ -77,11 +81,13 @@ def test_the_gradient_is_the_same(both):
     _, _, _, done, line, _, _ = both
     assert line["grad_norm"] == pytest.approx(done.grad_norm, rel=1e-5)
     assert line["policy_loss"] == pytest.approx(done.policy_loss, abs=1e-6)
-    assert line["update_tokens"] == done.tokens
+    assert line["update_tokens"] == done.update_tokens
 
 
 def test_the_weights_are_the_same(both):
-    """All but one in ten thousand weights agree to one per cent of the update, the largest change of a weight."""
+    """All but one in ten thousand weights agree to one per cent of the update, the largest change
+    of a weight.
+    """
     before, ours, verl, *_ = both
     changed = max((ours[name] - before[name]).abs().max().item() for name in ours)
     assert 0.5 * LR < changed < 2 * LR

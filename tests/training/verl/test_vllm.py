@@ -1,7 +1,9 @@
-"""vLLM itself as the rollout engine, on the CPU (markers `vllm` and `slow`; `shell/test_vllm.sh` installs and runs it).
+"""vLLM itself as the rollout engine, on the CPU (markers `vllm` and `slow`; `shell/test_vllm.sh`
+installs and runs it).
 
-The real command, trainer and vLLM: two iterations, the policy over vLLM's own HTTP server, kill -9, and `--backend vllm`. Not
-covered by it: CUDA kernels and graphs, NCCL, sleep mode, tensor parallelism.
+The real command, trainer and vLLM: two iterations, the policy over vLLM's own HTTP server, kill -9,
+and `--backend vllm`. Not covered by it: CUDA kernels and graphs, NCCL, sleep mode, tensor
+parallelism.
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ from verl_cpu import PRESET as CPU
 pytestmark = [pytest.mark.verl, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ENGINE = ["--", "actor_rollout_ref.rollout.name=vllm"]
-SIZE = "--steps 2 --batch 6 --samples 4 --temperature 1 --lr 6e-4 --save-every 1 --keep-checkpoints 9".split()
+SIZE = "--steps 2 --batch 6 --samples 4 --temperature 1 --lr 6e-4".split()
+SIZE += "--save-every 1 --keep-checkpoints 9".split()
 LENGTHS = "--prompt-tokens 160 --episode-tokens 256 --reply-tokens 48 --call-timeout 300".split()
-SERVING = "--dtype float32 --enforce-eager --max-model-len 256 --enable-auto-tool-choice --tool-call-parser hermes"
+SERVING = (
+    "--dtype float32 --enforce-eager --max-model-len 256 --enable-auto-tool-choice "
+    "--tool-call-parser hermes"
+)
 
 
 class Story(NamedTuple):
@@ -52,7 +58,9 @@ class Story(NamedTuple):
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory) -> Story:
-    """An iteration; the policy over HTTP; kill -9 of command and trainer in the second one; the same command again."""
+    """An iteration; the policy over HTTP; kill -9 of command and trainer in the second one; the
+    same command again.
+    """
     folder = tmp_path_factory.mktemp("vllm")
     # 32 dimensions a head: vLLM's attention on a CPU takes no fewer.
     model, files = weak_policy(folder / "weak", heads=4), VerlFiles(folder / "run")
@@ -132,7 +140,9 @@ def _of_verl(story: Story) -> list[dict[str, Any]]:
 
 
 def test_there_is_something_to_learn(story):
-    """All rollouts are vLLM's and whole, groups differ, the gradient is not zero, and the policy leaves the reference."""
+    """All rollouts are vLLM's and whole, groups differ, the gradient is not zero, and the policy
+    leaves the reference.
+    """
     lines = _metrics(story)
     assert [(line["step"], line["iteration"]) for line in lines] == [(1, 1), (2, 1), (3, 2), (4, 2)]
     print("success", *(f"{line['success_mean']:.2f}" for line in lines))
@@ -146,20 +156,23 @@ def test_there_is_something_to_learn(story):
 
 
 def test_vllm_samples_from_the_trainers_weights(story):
-    """At every step, after every transfer of weights, vLLM's log-probabilities are those of the trainer: their gap is a
-    small part of what the weights have moved."""
+    """At every step, after every transfer of weights, vLLM's log-probabilities are those of the
+    trainer: their gap is a small part of what the weights have moved.
+    """
     for line in _of_verl(story):
         gap, moved = line["verl"]["rollout_corr/kl"], line["kl"]
         print(
-            f"step {line['step']}: gap {gap:.1e} nats a token, distance from the reference {moved:.1e}"
+            f"step {line['step']}: gap {gap:.1e} nats a token, distance from the reference "
+            f"{moved:.1e}"
         )
         assert abs(gap) < 1e-5 and line["verl"]["training/rollout_probs_diff_max"] < 1e-3
         assert line["step"] == 1 or moved > 100 * abs(gap)
 
 
 def test_the_updated_policy_answers_over_http(story):
-    """vLLM's own server has the checkpoint's weights at the boundary: its greedy answer is theirs. Episodes play through it,
-    tools and all."""
+    """vLLM's own server has the checkpoint's weights at the boundary: its greedy answer is theirs.
+    Episodes play through it, tools and all.
+    """
     model = LocalModel.load(str(story.files.run / story.ready.checkpoint / "actor" / "huggingface"))
     prompt = model.chat.prompt([{"role": "user", "content": story.tasks[1][0].query[0]}])
     (row,) = model.sample([prompt], ["any"], lambda turns: [None], 0)
@@ -175,14 +188,18 @@ def test_the_updated_policy_answers_over_http(story):
 
 
 def test_it_goes_on_where_it_was_killed(story):
-    """vLLM's processes end with the trainer, and only the step without a checkpoint is played again."""
+    """vLLM's processes end with the trainer, and only the step without a checkpoint is played
+    again.
+    """
     assert story.left == []
     again = story.files.episodes(2).glob("0002-*.jsonl")
     assert {line.record.step for file in again for line in jsonl.read([str(file)], Rollout)} == {3}
 
 
 def test_evaluation_through_vllm(story, tmp_path):
-    """`--backend vllm` plays the trained policy as this process does: at temperature 0 the same calls in all tasks."""
+    """`--backend vllm` plays the trained policy as this process does: at temperature 0 the same
+    calls in all tasks.
+    """
     played = {}
     environment = {
         **os.environ,
@@ -213,6 +230,7 @@ def test_evaluation_through_vllm(story, tmp_path):
         for a, b in zip(played["local"], played["vllm"], strict=True)
     ]
     print(
-        f"{sum(same)} of {len(same)} episodes alike, {sum(r.success for r in played['vllm'])} successes"
+        f"{sum(same)} of {len(same)} episodes alike, {sum(r.success for r in played['vllm'])} "
+        "successes"
     )
     assert len(same) == 24 and all(same)

@@ -1,10 +1,14 @@
-"""The watchdog over a stand-in child (tests/stand_in_child.py says why): what it makes of every way to end or not to end."""
+"""The watchdog over a stand-in child (tests/stand_in_child.py says why): what it makes of every way
+to end or not to end.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import drive_verl
@@ -31,7 +35,9 @@ def run(tmp_path, monkeypatch):
 
 
 def fails(run, model, plan, **how) -> CoevolveError:
-    """The error of a call in which the child behaves so; nothing of the child is left, and a rerun trains the iteration."""
+    """The error of a call in which the child behaves so; nothing of the child is left, and a rerun
+    trains the iteration.
+    """
     Path(f"{run}.plan").write_text(plan)
     with pytest.raises(CoevolveError) as caught:
         drive_verl.drive(run, TASKS, model, SHOP, **how)
@@ -41,13 +47,26 @@ def fails(run, model, plan, **how) -> CoevolveError:
     return caught.value
 
 
+@pytest.fixture(scope="module")
+def stall() -> float:
+    """Seconds without progress that are no slow start: a multiple of what the child's imports take
+    on this machine now.
+    """
+    began = time.monotonic()
+    folder = str(Path(drive_verl.__file__).parent)
+    command = [sys.executable, "-c", "import stand_in_child"]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": folder})
+    return 1 + round(5 * (time.monotonic() - began))
+
+
 @pytest.mark.parametrize("kind", ["hang", "lively"])
-def test_no_progress(run, model, kind, capfd):
-    """A child that stands still is ended with all its processes, SIGTERM or not, heartbeat or not; the last lines are shown."""
-    error = fails(run, model, kind, stall_timeout=1.0)
-    assert isinstance(
-        error, Partial
-    ) and "no progress for 1 s (in phase rollout of iteration 1, 0 steps done)" in str(error)
+def test_no_progress(run, model, kind, stall, capfd):
+    """A child that stands still is ended with all its processes, SIGTERM or not, heartbeat or not;
+    the last lines are shown.
+    """
+    error = fails(run, model, kind, stall_timeout=stall)
+    told = f"no progress for {stall} s (in phase rollout of iteration 1, 0 steps done)"
+    assert isinstance(error, Partial) and told in str(error)
     assert "child.log: entering a collective operation" in capfd.readouterr().err
 
 
@@ -71,7 +90,8 @@ def test_killed(run, model):
             "loaded",
         ),
         (
-            "---- attempt 2\n(pid=7) ray.exceptions.OutOfMemoryError: too big\nlater\n 50%|##  | 1/2\n",
+            "---- attempt 2\n(pid=7) ray.exceptions.OutOfMemoryError: too big\nlater\n 50%|##  | "
+            "1/2\n",
             "ray.exceptions.Out",
         ),
         ("---- attempt 2\nERROR worker 3 is lost\nbye\n", "ERROR worker 3 is lost"),
@@ -88,9 +108,10 @@ def test_what_is_quoted(tmp_path, log, told):
 
 
 @pytest.mark.parametrize("plan", ["die", "kill", "hang"])
-def test_full_disk(run, model, plan, monkeypatch):
-    """Whatever a trainer on a full disk came to, the disk is what is told; exit 74. The numbers are set: mounting a small
-    file system needs rights that a test does not have."""
+def test_full_disk(run, model, plan, stall, monkeypatch):
+    """Whatever a trainer on a full disk came to, the disk is what is told; exit 74. The numbers are
+    set: mounting a small file system needs rights that a test does not have.
+    """
     total = 5 << 20
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - 4096, 4096)
@@ -99,7 +120,7 @@ def test_full_disk(run, model, plan, monkeypatch):
     with pytest.raises(
         WriteFailed, match=rf"no space on the disk of {run} \(0.0 of 5 MB are free\): the trainer "
     ):
-        drive_verl.drive(run, TASKS, model, SHOP, stall_timeout=1.0)
+        drive_verl.drive(run, TASKS, model, SHOP, stall_timeout=stall)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +144,9 @@ def test_full_disk(run, model, plan, monkeypatch):
     ],
 )
 def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
-    """A hundredth of the disk, and not enough for anything, or a log that says so: Ray and verl write elsewhere, too."""
+    """A hundredth of the disk, and not enough for anything, or a log that says so: Ray and verl
+    write elsewhere, too.
+    """
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total - free, free)
     )
@@ -136,12 +159,17 @@ def test_what_is_a_full_disk(tmp_path, monkeypatch, total, free, log, told):
 
 
 def test_an_error_of_many_lines(tmp_path):
-    """What Ray hands over with a traceback is told in one line, beginning and end, with the log that has the rest."""
-    text = "all 6 rollouts met faults, the last one: ray::generate()\n  File x\n\nEngineDeadError: EngineCore died\n"
+    """What Ray hands over with a traceback is told in one line, beginning and end, with the log
+    that has the rest.
+    """
+    text = (
+        "all 6 rollouts met faults, the last one: ray::generate()\n  File x\n\nEngineDeadError: "
+        "EngineCore died\n"
+    )
     error = watchdog.TrainerFailed(TrainerFailure(69, text), tmp_path / "child.log")
     assert str(error) == (
-        "all 6 rollouts met faults, the last one: ray::generate() … EngineDeadError: EngineCore died "
-        f"(log: {tmp_path}/child.log)"
+        "all 6 rollouts met faults, the last one: ray::generate() … EngineDeadError: EngineCore "
+        f"died (log: {tmp_path}/child.log)"
     )
     assert error.exit == Exit.UNREACHABLE
 

@@ -1,5 +1,7 @@
-"""An environment for tests of the verl child: a list of items, with tools that hang and crash, starts that cannot be opened and
-graders that fail, each by name; `count` tells how many sessions are open."""
+"""An environment for tests of the verl child: a list of items, with tools that hang and crash,
+starts that cannot be opened and graders that fail, each by name; `count` tells how many sessions
+are open.
+"""
 
 import json
 import os
