@@ -312,7 +312,7 @@ def test_usage_errors(tasks, policy, tmp_path):
         ("--clip-low", "-0.2"),
     ):
         wrong = run(*base, tasks, "--dry-run", option, value, check=False)
-        assert wrong.returncode == 2 and f"{option} must be" in wrong.stderr.decode()
+        assert wrong.returncode == 2 and f"{option} takes" in wrong.stderr.decode()
     empty = run(*base, check=False, stdin="")
     assert empty.returncode == 2 and b"no tasks" in empty.stderr
     plan = run(*base, tasks, "--dry-run", "--steps", 3)
