@@ -7,16 +7,13 @@ docstring), or with the `COMMANDS` of a group.
 
 from __future__ import annotations
 
-import functools
 import importlib
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from coevolve import __version__
-from coevolve.errors import CoevolveError, PipeClosed
 from coevolve_cli.base_command import BaseCommand
 
 COMMANDS = {
@@ -76,7 +73,7 @@ def _load(name: str):
 
     module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
     if hasattr(module, "COMMANDS"):
-        command = CommandGroup(
+        return CommandGroup(
             name=name,
             help=module.HELP,
             no_args_is_help=True,
@@ -84,32 +81,7 @@ def _load(name: str):
             context_settings={"help_option_names": ["-h", "--help"]},
             commands={sub: build(f"{name} {sub}", c) for sub, c in module.COMMANDS.items()},
         )
-    else:
-        keeps_rest = getattr(module, "KEEPS_REST", False)
-        command = build(name, module.command, keeps_rest=keeps_rest)
-    _guard(command)
-    return command
-
-
-def _guard(command) -> None:  # noqa: ANN001
-    """Around every verb: no error of a file looks to Typer like one of the terminal."""
-    for sub in getattr(command, "commands", {}).values():
-        _guard(sub)
-    if not hasattr(command, "commands"):
-        command.callback = _guarded(command.callback)
-
-
-def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(callback)
-    def guarded(**arguments: Any) -> Any:
-        try:
-            return callback(**arguments)
-        except EOFError as error:  # Typer would take it for Ctrl-D
-            raise CoevolveError(f"a file ends too early: {error}") from error
-        except BrokenPipeError as error:  # Typer would exit with 1
-            raise PipeClosed("output closed") from error
-
-    return guarded
+    return build(name, module.command, keeps_rest=getattr(module, "KEEPS_REST", False))
 
 
 def _version(value: bool) -> None:

@@ -3,9 +3,10 @@
 
     def command(files: Files, settings: ExploreSettings, io: Streams, call: Call) -> None:
 
-Every field of a class of settings that has an `Option` (coevolve.options) is an option of the command. Its value is the
-flag's, else that of --set KEY=VALUE, of COEVOLVE_<COMMAND>_<OPTION>, of the table of the command in the file of
---config, else the field's default. A class with a method `resolved` is asked for what it comes to.
+Every field of a class of settings that has an `Option` (coevolve.options) is an option of the
+command. Its value is the flag's or that of --set KEY=VALUE, else that of
+COEVOLVE_<COMMAND>_<OPTION>, else that of the command's table in the file of --config, else the
+field's default. A class with a method `resolved` is asked for what it comes to.
 
 The first page of the help shows what is not `advanced`, in panels; --help-all shows everything.
 """
@@ -21,7 +22,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from coevolve.errors import UsageError
+from coevolve.errors import CoevolveError, PipeClosed, UsageError
 from coevolve.options import Field, Option, Settings, fields, nearest
 from coevolve_cli import config_file
 from coevolve_cli.base_command import BaseCommand
@@ -158,7 +159,12 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
         if call.dry_run and not wants:
             call.plan()
             return
-        function(**arguments, **made, **dict.fromkeys(wants, call))
+        try:
+            function(**arguments, **made, **dict.fromkeys(wants, call))
+        except EOFError as error:  # Typer would take it for Ctrl-D
+            raise CoevolveError(f"a file ends too early: {error}") from error
+        except BrokenPipeError as error:  # Typer would exit with 1
+            raise PipeClosed("output closed") from error
 
     run.__doc__ = function.__doc__
     run.__annotations__ = {n: hint for n, (hint, _) in parameters.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from coevolve import jsonl
 from coevolve.errors import UsageError
@@ -14,7 +15,9 @@ from coevolve.training.settings import LOCAL, LocalSettings, VerlLimits
 from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import EnvStreams, Streams
 
+OnStep = Callable[[dict[str, Any]], None]
 KEEPS_REST = True
+"""Words after -- are overrides of verl's configuration."""
 
 
 class TrainOptions(Settings, frozen=True, kw_only=True):
@@ -96,70 +99,66 @@ def command(
     overrides of verl's configuration.
     """
     if run.stop:
-        from coevolve_cli.train_verl import end
+        from coevolve.training.verl.stop import stop
 
-        message = end(run.run, call.dry_run)
+        message = stop(run.run, dry_run=call.dry_run)
         if call.dry_run or not io.quiet:
             print(f"coevolve: {message}", file=sys.stderr)
         return
     _check_backend(run.backend, call)
-    on_step = None if io.quiet else _report
     if run.backend == "verl":
-        from coevolve_cli import train_verl
+        from coevolve_cli.train_verl import verl_backend
 
-        chosen, wanted = train_verl.options(run, verl, io, call)
-        if call.dry_run:
-            tasks = _planned(files, io)
-            env = _environment(tasks, io.env) if tasks else io.env
-            train_verl.dry_run(tasks, wanted, run.run, env, chosen, run.iteration)
-            return
+        backend = verl_backend(run, verl, io, call)
     else:
-        if not settings.model:
-            raise UsageError(_without_model(run.run))
-        if call.dry_run:
-            tasks = _planned(files, io)
-            if tasks:
-                _environment(tasks, io.env)
-            rollouts = settings.steps * settings.batch * settings.samples
-            return call.plan(tasks=len(tasks), rollouts=rollouts, updates=settings.steps)
+        backend = LocalBackend(run, _with_model(settings, run.run), io, call)
+    if call.dry_run:
+        tasks = _planned(files, io)
+        return backend.dry_run(tasks, _environment(tasks, io.env) if tasks else io.env)
     with io.stage("train", files) as s:
         tasks = [line.record for line in s.read(Task)]
         env = _environment(tasks, io.env)
-        if run.backend == "verl":
-            from coevolve.training.verl.driver import train as train_with_verl
-
-            rollouts = train_with_verl(
-                tasks, wanted, run.run, env, chosen, iteration=run.iteration, on_step=on_step
-            )
-        else:
-            from coevolve.environments.client import Pool
-            from coevolve.training.local import train
-
-            with Pool(env, workers=io.workers, any_version=io.any_version) as pool:
-                rollouts = train(
-                    tasks,
-                    settings,
-                    run.run,
-                    pool,
-                    iteration=run.iteration,
-                    save_every=run.save_every,
-                    keep_checkpoints=run.keep_checkpoints or 1,
-                    max_env_errors=run.max_env_errors,
-                    device=run.device,
-                    threads=run.threads,
-                    on_step=on_step,
-                )
-        with open(rollouts, "rb") as lines:
+        with open(backend.train(tasks, env, None if io.quiet else _report), "rb") as lines:
             for line in lines:
                 s.write_raw(line)
 
 
-def _without_model(run: str) -> str:
-    """What is missing. Of a run of the other backend it is not the model."""
+class LocalBackend(NamedTuple):
+    """Training in this process."""
+
+    run: TrainOptions
+    settings: LocalSettings
+    io: EnvStreams
+    call: Call
+
+    def dry_run(self, tasks: list[Task], env: str | None) -> None:
+        s = self.settings
+        rollouts = s.steps * s.batch * s.samples
+        self.call.plan(tasks=len(tasks), rollouts=rollouts, updates=s.steps)
+
+    def train(self, tasks: list[Task], env: str, on_step: OnStep | None) -> Path:
+        """Returns the file of the rollouts."""
+        from coevolve.environments.client import Pool
+        from coevolve.training.local import train
+
+        names = ("iteration", "save_every", "max_env_errors", "device", "threads")
+        how = {name: getattr(self.run, name) for name in names}
+        how |= {"keep_checkpoints": self.run.keep_checkpoints or 1, "on_step": on_step}
+        with Pool(env, workers=self.io.workers, any_version=self.io.any_version) as pool:
+            return train(tasks, self.settings, self.run.run, pool, **how)
+
+
+def _with_model(settings: LocalSettings, run: str) -> LocalSettings:
+    """Raises UsageError where none is named; of a run of the other backend it is not the model that
+    is missing."""
+    if settings.model:
+        return settings
     begun = Path(run, "config.json")
     if begun.is_file() and b'"backend": "verl"' in begun.read_bytes():
-        return f"{run} was begun with --backend verl, and --backend local cannot go on with it"
-    return "--model is missing: the Hugging Face model that the run begins with"
+        raise UsageError(
+            f"{run} was begun with --backend verl, and --backend local cannot go on with it"
+        )
+    raise UsageError("--model is missing: the Hugging Face model that the run begins with")
 
 
 def _check_backend(backend: str, call: Call) -> None:

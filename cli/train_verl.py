@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -17,17 +18,38 @@ from coevolve.training.verl import driver
 from coevolve.training.verl.driver import VerlRun
 from coevolve.training.verl.preflight import plan, refuse, refuse_at_once
 from coevolve.training.verl.settings import VerlSettings, preset, presets, resolve
-from coevolve.training.verl.stop import stop
 
 if TYPE_CHECKING:
     from coevolve_cli.options import Call
     from coevolve_cli.stage_options import EnvStreams
-    from coevolve_cli.train import TrainOptions, VerlOptions
+    from coevolve_cli.train import OnStep, TrainOptions, VerlOptions
 
 
-def options(
-    run: TrainOptions, verl: VerlOptions, io: EnvStreams, call: Call
-) -> tuple[VerlRun, VerlSettings]:
+class VerlBackend(NamedTuple):
+    """Training with verl, by a trainer that stays."""
+
+    how: VerlRun
+    settings: VerlSettings
+    run: str
+    iteration: int | None
+
+    def dry_run(self, tasks: list[Task], env: str | None) -> None:
+        """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where
+        nothing names one."""
+        about = self.settings, self.run, env or "desk", self.how
+        notes = driver.dry_run(tasks, *about, iteration=self.iteration)
+        planned = plan(self.settings, self.how, self.run, env or "desk")
+        planned["work"]["tasks"] = len(tasks)
+        planned["notes"] += notes
+        print(orjson.dumps(planned, option=orjson.OPT_INDENT_2).decode(), file=sys.stderr)
+
+    def train(self, tasks: list[Task], env: str, on_step: OnStep | None) -> Path:
+        """Returns the file of the rollouts."""
+        about = self.settings, self.run, env, self.how
+        return driver.train(tasks, *about, iteration=self.iteration, on_step=on_step)
+
+
+def verl_backend(run: TrainOptions, verl: VerlOptions, io: EnvStreams, call: Call) -> VerlBackend:
     """How to run, and what to train. Raises UsageError, MissingDependency."""
     if importlib.util.find_spec("verl") is None:
         raise MissingDependency("verl", VERL_INSTALL)
@@ -35,8 +57,7 @@ def options(
         raise UsageError(
             f"--backend verl needs a --preset: {', '.join(presets())}, or a TOML file like theirs"
         )
-    chosen = preset(verl.preset)
-    names = VerlSettings.__struct_fields__
+    chosen, names = preset(verl.preset), VerlSettings.__struct_fields__
     settings = resolve({n: value for n, value in call.given.items() if n in names}, chosen)
     how = VerlRun(
         preset=chosen,
@@ -50,26 +71,4 @@ def options(
         **{name: getattr(verl, name) for name in fields(VerlLimits)},
         **({"keep_checkpoints": run.keep_checkpoints} if run.keep_checkpoints else {}),
     )
-    return how, settings
-
-
-def end(run: str, dry: bool) -> str:
-    """Ends the run's trainer, or says what that would be."""
-    return stop(run, dry_run=dry)
-
-
-def dry_run(
-    tasks: list[Task],
-    settings: VerlSettings,
-    run: str,
-    env: str | None,
-    chosen: VerlRun,
-    iteration: int | None,
-) -> None:
-    """Prints the plan as JSON on stderr, if nothing speaks against it; `env` is None where nothing
-    names one."""
-    notes = driver.dry_run(tasks, settings, run, env or "desk", chosen, iteration=iteration)
-    planned = plan(settings, chosen, run, env or "desk")
-    planned["work"]["tasks"] = len(tasks)
-    planned["notes"] += notes
-    print(orjson.dumps(planned, option=orjson.OPT_INDENT_2).decode(), file=sys.stderr)
+    return VerlBackend(how, settings, run.run, run.iteration)

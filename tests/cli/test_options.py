@@ -62,7 +62,8 @@ def test_every_way_of_setting_an_option(tmp_path):
     """flag = --set > environment > file > default; the file may hold a table of the loop."""
     config = tmp_path / "c.toml"
     config.write_text(
-        '[loop]\nanything = [1]\n[explore]\nmode = "random"\nepisodes = 3\nrequest-extra = {a = 1}\n'
+        "[loop]\nanything = [1]\n"
+        '[explore]\nmode = "random"\nepisodes = 3\nrequest-extra = {a = 1}\n'
     )
     base = ["explore", "--config", config]
     assert plan("explore")["episodes"] == 48

@@ -23,8 +23,7 @@ CALLS = 4
 
 
 def ready(run: Path, iteration: int, url: str, **fields: object) -> Path:
-    """What the trainer leaves at the end of an iteration of two steps; its tasks were there before.
-    """
+    """Writes what the trainer leaves at the end of an iteration of two steps, after its tasks."""
     files = VerlFiles(run)
     files.directory(iteration).mkdir(parents=True, exist_ok=True)
     files.tasks(iteration).touch()

@@ -341,7 +341,8 @@ def test_the_end_of_a_file_is_no_ctrl_d():
 def test_an_event_loop_does_not_keep_a_signal():
     """SIGTERM while a coroutine of another task runs ends the command, too."""
     code = (
-        "import asyncio, os, signal, sys, coevolve_cli.merge as verb; from coevolve_cli.main import main\n"
+        "import asyncio, os, signal, sys, coevolve_cli.merge as verb\n"
+        "from coevolve_cli.main import main\n"
         "async def struck(): os.kill(os.getpid(), signal.SIGTERM)\n"
         "async def work():\n"
         "    task = asyncio.create_task(struck())\n"
