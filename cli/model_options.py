@@ -33,14 +33,13 @@ if TYPE_CHECKING:
     from coevolve_cli.stage_options import RunStreams
 
 READY = "READY.json"
-MODEL = "Model"
 
 
 class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
     """The model that does a command's work, and its server."""
 
     model: Annotated[
-        str | None, Option(panel=MODEL, metavar="NAME", default="programs do it, no model is asked")
+        str | None, Option(metavar="NAME", default="programs do it, no model is asked")
     ] = None
     """The model at --base-url that does this work, or a trainer's READY.json: the policy that it
     serves."""
@@ -98,22 +97,21 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
 class WriterOptions(ModelOptions, frozen=True, kw_only=True):
     """A model that explores, or writes tasks, from prompts that can be replaced."""
 
-    temperature: Annotated[float | None, Advanced(panel=MODEL, default="the server's", ge=0)] = None
+    temperature: Annotated[float | None, Advanced(default="the server's", ge=0)] = None
     """Sampling temperature of --model; 0 is greedy."""
-    prompt_files: Annotated[str | None, Advanced(panel=MODEL, metavar="DIR")] = None
+    prompt_files: Annotated[str | None, Advanced(metavar="DIR")] = None
     """Prompt files of yours that replace those of the package (coevolve/prompts)."""
 
 
 Player = Annotated[
     str | None,
     Option(
-        "What plays the tasks: one of the built-in policies; a Hugging Face directory or id; "
-        "a model at --base-url, or a trainer's READY.json: the policy that it serves.\n"
+        "What plays the tasks: a program (below), a Hugging Face directory or id, a model at "
+        "--base-url, or a trainer's READY.json: the policy that it serves.\n"
         "  solution: the task's own solution\n"
-        "  nothing: does nothing\n"
+        "  nothing: hands every turn back at once\n"
         "  hollow: one harmless call a turn, reading without doing\n"
         "  random: random tools and arguments",
-        panel=MODEL,
         metavar="NAME",
         default="no policy is run",
     ),
@@ -124,25 +122,22 @@ class PlayerOptions(ModelOptions, frozen=True, kw_only=True):
     """The policy that plays tasks: a program, a Hugging Face model, or a model at a server."""
 
     model: Player = None
-    temperature: Annotated[float, Advanced(panel=MODEL, ge=0)] = 1.0
+    temperature: Annotated[float, Advanced(ge=0)] = 1.0
     """Sampling temperature of a model; 0 is greedy."""
     max_actions: MaxActions = None
     prompt_style: PromptStyle = "tools"
     episode_tokens: EpisodeTokens = None
     reply_tokens: ReplyTokens = None
-    threads: Annotated[
-        int | None, Advanced(panel=MODEL, default="OMP_NUM_THREADS, else 1", ge=1)
-    ] = None
+    threads: Annotated[int | None, Advanced(default="OMP_NUM_THREADS, else 1", ge=1)] = None
     """Threads of torch, for a local model."""
     backend: Annotated[
         str,
         Advanced(
-            panel=MODEL,
-            choices={"local": "this process", "vllm": "a vLLM server that is started and ended"},
+            choices={"local": "this process", "vllm": "a vLLM server that is started and ended"}
         ),
     ] = "local"
     """What runs a Hugging Face model."""
-    vllm_args: Annotated[str | None, Advanced(panel=MODEL, metavar="ARGUMENTS")] = None
+    vllm_args: Annotated[str | None, Advanced(metavar="ARGUMENTS")] = None
     """With --backend vllm: further arguments of `vllm serve`; they count more than ours."""
 
     @contextlib.contextmanager

@@ -17,6 +17,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
@@ -108,20 +109,22 @@ class SettingsCommand(BaseCommand, TyperCommand):
     def format_options(self, ctx: typer.Context, formatter) -> None:  # noqa: ANN001
         """Panels in the order in which the groups bring them, then how the rest is set."""
         everything = ctx.meta.get("all", False)
-        panels: dict[str, list[tuple[str, list[str]]]] = {}
+        panels: dict[str, list[tuple[int, str, list[str]]]] = {}
         for parameter in self.params:
             if parameter.param_type_name == "argument" and parameter.help:
-                row = parameter.metavar, [parameter.help]
+                row = 0, parameter.metavar, [parameter.help]
                 panels.setdefault("Arguments", []).append(row)
         hidden = 0
         for field in self.options().values():
             if field.option.advanced and not everything:
                 hidden += 1
             elif not (everything and field.name == "help_all"):
-                panels.setdefault(field.panel, []).append((_flags(field), list(_help(field))))
+                # A command's own options stand before those that it shares with others.
+                row = -len(field.owner.__mro__), _flags(field), list(_help(field))
+                panels.setdefault(field.panel, []).append(row)
         for panel, rows in panels.items():
             formatter.write(f"\n{panel}:\n")
-            for left, paragraphs in rows:
+            for _, left, paragraphs in sorted(rows, key=itemgetter(0)):
                 formatter.write(_row(left, paragraphs, formatter.width))
         if "help_all" in self.options():
             name = ctx.command_path.partition(" ")[2]

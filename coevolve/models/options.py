@@ -26,7 +26,7 @@ class Budget(Settings, frozen=True, kw_only=True):
 class ServiceOptions(Budget, frozen=True, kw_only=True):
     """How models are reached and what they may cost."""
 
-    PANEL: ClassVar[str] = "Models at a server"
+    PANEL: ClassVar[str] = "Model"
 
     base_url: Annotated[str | None, Option(metavar="URL")] = None
     """Address of an OpenAI-compatible server that has --model, or URL,URL for several. Its key is
