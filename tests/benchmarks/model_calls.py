@@ -102,16 +102,16 @@ def conversation(number: int) -> tuple[list[dict], list[dict]]:
 def ours(url: str, calls: int, concurrency: int) -> tuple[float, float]:
     """Seconds for all calls through `Models`: on the clock and of our CPU."""
     from coevolve.models.chat import ChatRequest
-    from coevolve.models.service import Models, Options
+    from coevolve.models.options import ServiceOptions
+    from coevolve.models.service import Models
 
     requests = []
     for number in range(calls):
         messages, tools = conversation(number)
         requests.append(ChatRequest(model="m", messages=messages, tools=tools, temperature=1.0))
     with tempfile.TemporaryDirectory() as folder:
-        with Models(
-            "bench", Options(base_url=url, journal=folder, concurrency=concurrency)
-        ) as models:
+        options = ServiceOptions(base_url=url, journal=folder, concurrency=concurrency)
+        with Models("bench", options) as models:
             began, busy = time.perf_counter(), time.process_time()
             for reply in models.each(requests, models.chat):
                 assert reply.usage.prompt_tokens == 4000
