@@ -25,8 +25,8 @@ from pathlib import Path
 
 import msgspec
 
-from coevolve.errors import MissingDependency, Unreachable, UsageError, WriteFailed
-from coevolve.jsonl import warn
+from coevolve.errors import MissingDependency, Unreachable, UsageError
+from coevolve.jsonl import warn, writing
 from coevolve.runs import home
 
 
@@ -155,11 +155,9 @@ def _python(where: Path) -> Path:
 @contextlib.contextmanager
 def locked(where: Path, report: Callable[[str], None]) -> Iterator[None]:
     """One process at a time works on `where`; the lock file lies beside it."""
-    try:
+    with writing(where.parent):
         where.parent.mkdir(parents=True, exist_ok=True)
         lock = open(where.parent / f".{where.name}.lock", "ab")
-    except OSError as error:
-        raise WriteFailed(f"{where.parent}: cannot write: {error.strerror}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

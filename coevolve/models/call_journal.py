@@ -17,14 +17,13 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from coevolve.errors import WriteFailed
-from coevolve.jsonl import encode, warn
+from coevolve.jsonl import encode, warn, writing
 from coevolve.models.chat import ChatReply
 from coevolve.records import Usage
 
@@ -77,7 +76,7 @@ class CallJournal:
         self._files: dict[str, _JournalFile] = {}
         self._lock: int | None = None
         if writes:
-            with self._failing():
+            with writing(self.directory):
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
 
@@ -100,7 +99,7 @@ class CallJournal:
             return None
 
     def put(self, entry: JournalEntry) -> None:
-        with self._failing():
+        with writing(self.directory):
             self._file(entry.key).append(encode(entry))
 
     @contextlib.asynccontextmanager
@@ -126,18 +125,9 @@ class CallJournal:
     def _file(self, key: str) -> _JournalFile:
         name = key[0]
         if name not in self._files:
-            with self._failing():
+            with writing(self.directory):
                 self._files[name] = _JournalFile(self.directory / f"{name}.jsonl", self._writes)
         return self._files[name]
-
-    @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Errors of the file system in the user's words."""
-        try:
-            yield
-        except OSError as error:
-            why = f"the journal cannot be written: {error.strerror}"
-            raise WriteFailed(f"{self.directory}: {why}") from error
 
 
 class _JournalFile:

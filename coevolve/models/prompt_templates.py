@@ -1,10 +1,11 @@
 """Loads the prompts: jinja2 files of the folder ``coevolve/prompts``, versioned by what they say.
 
 `load("explore")` is ``coevolve/prompts/explore.jinja``, or the file of that name in the user's
-folder (`--prompt-files DIR`), which need not hold them all. A file may include others of the folder; the
-version covers those too. A name in the user's folder that the package has not is refused: it would
-change nothing. `load` renders examples, so that a file that cannot be read or rendered, that uses a
-variable which no stage gives, includes itself or says nothing is refused before anything is begun.
+folder (`--prompt-files DIR`), which need not hold them all. A file may include others of the
+folder; the version covers those too. A name in the user's folder that the package has not is
+refused: it would change nothing. `load` renders examples, so that a file that cannot be read or
+rendered, that uses a variable which no stage gives, includes itself or says nothing is refused
+before anything is begun.
 
 ``{{ text | data }}`` fences what an environment said, so that the model can tell it from
 instructions.

@@ -103,29 +103,16 @@ class Spent(Struct):
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, call: JournalEntry) -> None:
-        used = call.estimated or call.reply.usage
-        self.merge(
-            Spent(
-                calls=1,
-                prompt_tokens=used.prompt_tokens,
-                cached_tokens=call.reply.cached_tokens,
-                completion_tokens=used.completion_tokens,
-                retries=call.retries,
-                seconds=call.seconds,
-                cost=call.cost,
-                estimated=int(call.estimated is not None),
-            )
-        )
+        used, cached = call.estimated or call.reply.usage, call.reply.cached_tokens
+        tokens = (used.prompt_tokens, cached, used.completion_tokens)
+        estimated = int(call.estimated is not None)
+        self.merge(Spent(1, *tokens, call.retries, call.seconds, call.cost, estimated))
 
     def merge(self, other: Spent) -> None:
-        self.calls += other.calls
-        self.prompt_tokens += other.prompt_tokens
-        self.cached_tokens += other.cached_tokens
-        self.completion_tokens += other.completion_tokens
-        self.retries += other.retries
-        self.seconds = round(self.seconds + other.seconds, 3)
-        self.cost = None if self.cost is None or other.cost is None else self.cost + other.cost
-        self.estimated += other.estimated
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, None if None in (mine, theirs) else mine + theirs)
+        self.seconds = round(self.seconds, 3)
 
 
 class Totals(Struct):
@@ -229,8 +216,7 @@ class Spending:
             self._cost += self._prices[model].of(used, 0)
 
     def begin(self, model: str) -> None:
-        """Counts a call before it is paid. Raises BudgetReached, or UsageError where --budget-cost has
-        no price to go by."""
+        """Counts a call before it is paid. Raises BudgetReached, or UsageError without a price."""
         if self._limits.budget_cost is not None and model not in self._prices:
             raise UsageError(f"--budget-cost needs the price of {model} in --prices")
         tokens = self._wasted + sum(totals.paid.tokens for totals in self._totals.values())
@@ -240,7 +226,7 @@ class Spending:
             if limit is not None and value >= limit:
                 why = self._unexpected() if name != "calls" else ""
                 raise BudgetReached(
-                    f"--max-{name} {limit:g} reached{why}; what was paid is in the journal, "
+                    f"--budget-{name} {limit:g} reached{why}; what was paid is in the journal, "
                     "and a rerun goes on from it"
                 )
         self.started += 1

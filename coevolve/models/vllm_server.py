@@ -3,10 +3,10 @@
     with serve("runs/a/policy", "policy@1a2b3c4d", "--tensor-parallel-size 2") as url: ...
 
 vLLM is a process of its own, found on the PATH or beside this interpreter; nothing of it is
-imported. It is ended with all its engine processes when the block ends, and by its supervisor
-when this process dies. Its log is kept only where it fails: the error, or the warning where it ends before
-the block does, quotes the cause and names the file. Raises UsageError for arguments that are not
-the user's to set, MissingDependency without vLLM, Unreachable when it ends or does not answer
+imported. It is ended with all its engine processes when the block ends, and by its supervisor when
+this process dies. Its log is kept only where it fails: the error, or the warning where it ends
+before the block does, quotes the cause and names the file. Raises UsageError for arguments that are
+not the user's to set, MissingDependency without vLLM, Unreachable when it ends or does not answer
 within `SECONDS`.
 """
 
@@ -110,9 +110,8 @@ def _free_port() -> int:
 
 def _wait(process: subprocess.Popen, url: str, log: IO[bytes]) -> None:
     deadline = time.monotonic() + SECONDS
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({})
-    )  # on loopback, whatever proxy is set
+    # On loopback, whatever proxy is set.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while process.poll() is None:
         if time.monotonic() > deadline:
             raise Unreachable(f"vllm serve did not answer within {SECONDS:g} s: {_cause(log)}")
