@@ -37,9 +37,9 @@ from coevolve.environments.protocol import Tool
 from coevolve.errors import UsageError
 from coevolve.records import Call, Rollout, Step, Task
 
-VERSION = "BFCL_v4"
-OWN = "multi_turn_coevolve"
-MODEL = "coevolve"
+VERSION = "BFCL_v4"  # begins the names of BFCL's files
+OWN = "multi_turn_coevolve"  # category of synthetic tasks
+MODEL = "coevolve"  # begins the names of folders of results
 HELD = ("query", "solution", "start")
 """Fields of a task that BFCL's own fields hold."""
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ..data_files import read_data
 
 INSTALL = "coevolve env install bfcl"
-PREFIX = "multi_turn_"
+PREFIX = "multi_turn_"  # begins the id of every official entry
 
 
 class PackageFile(NamedTuple):

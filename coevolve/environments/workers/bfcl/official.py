@@ -21,7 +21,7 @@ from . import data
 
 OFFICIAL = [f"{data.PREFIX}{category}" for category in data.CATEGORIES]
 OWN = f"{data.PREFIX}coevolve"
-PREFIX = "BFCL_v4"
+PREFIX = "BFCL_v4"  # begins the names of BFCL's files
 
 
 def replace_modules() -> dict[str, SimpleNamespace]:

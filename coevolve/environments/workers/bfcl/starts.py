@@ -73,7 +73,7 @@ def _folder(contents: dict) -> dict:
 
 
 def _messages(draw: random.Random) -> dict:
-    first = draw.choice((101, 240, 310, 455, 520, 780))
+    first = draw.choice((101, 240, 310, 455, 520, 780))  # number of the first user's id
     names = draw.sample(CONTENT.first_names, 4)
     people = {name: f"USR{first + index}" for index, name in enumerate(names)}
     ids = list(people.values())

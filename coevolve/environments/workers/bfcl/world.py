@@ -113,6 +113,7 @@ class BfclWorld:
             refused = refusal(tool, arguments, self._offered(turn))
         if refused:
             return refused
+        # MathAPI sets both precisions and leaves them so
         digits, decimal.getcontext().prec = mpmath.mp.dps, PRECISION
         try:
             result = self._methods[tool](**self._bound(tool, copied(arguments)))

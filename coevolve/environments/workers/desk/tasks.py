@@ -19,8 +19,8 @@ from .content import CONTENT
 from .tools import requests
 from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, DeskWorld
 
-DEMONSTRATIONS = 5000
-RARE_SKILL_COUNT = 16
+DEMONSTRATIONS = 5000  # tasks of the split demos
+RARE_SKILL_COUNT = 16  # of the 72 pairs of app and verb
 ANSWER_WEIGHT = 6.0
 """Demonstrations give an answer so much more often than another common kind."""
 PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
@@ -28,7 +28,7 @@ PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
 _SPLITS = ("train", "demos", "dev", "heldout")
 SEEDS = {split: (n * 10**9, (n + 1) * 10**9) for n, split in enumerate(_SPLITS)}
 """World seeds of each split, from and below."""
-GIVE = ("desk", "answer")
+GIVE = ("desk", "answer")  # the kind of task that wants an answer
 
 
 class DeskKind(NamedTuple):

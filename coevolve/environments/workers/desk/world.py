@@ -31,12 +31,13 @@ BARE_VERBS = "drop mark".split()
 VERBS = VALUE_VERBS + BARE_VERBS
 LOOK_UPS = {"find": "name", "read": "owner"}
 """The look-ups and what each calls the record's name."""
+# verb → the field of a record that it changes
 FIELDS = {"set": "value", "add": "items", "send": "sent", "copy": "copies", "mark": "marked"}
-LISTS = {"items", "sent", "copies"}
+LISTS = {"items", "sent", "copies"}  # fields that hold several texts
 
 IDS = [f"i{number}" for number in range(10, 40)]
 RECORDS_PER_APP = 4
-DATE = "2026-01-01"
+DATE = "2026-01-01"  # of every desk, whatever the day
 
 
 class Convention(NamedTuple):
