@@ -22,9 +22,11 @@ calling ("use mail read").
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from coevolve.environments.protocol import Tool
 from coevolve.provenance import words_of
@@ -41,27 +43,11 @@ _JOINT = r"(?:\.|_+|\s+\.\s*|\s*(?:->|::)\s*)"
 _DOT = r"(?:[._/:#>|\\+-]+|\s+\.\s*|\s*(?:->|::)\s*)"
 _CALL = r"\((?!e?s\))"
 """A bracket right after a word; "file(s)" is no call."""
-SHELL = frozenset(
-    "awk cd chgrp chmod chown cp curl cwd df dir du egrep fgrep grep gunzip gzip ls mkdir mv pwd "
-    "rm rmdir scp sed ssh sudo tar unzip wc wget xargs".split()
-)
-"""Words of shells that English has not."""
-COMMANDS = frozenset("cat diff echo head tail touch".split())
-"""Words of both, which nobody says right before a file or a flag."""
-LOOKALIKES = str.maketrans(
-    "аеорсухіјѕԁһԛԝмтнкв" + "οανικτυρχɡɑı", "aeopcyxijsdhqwmthkb" + "oavikturxgai"
-)
 SQUASHED_LETTERS = 10
 """From so many letters on a name without its joints ("createticket") is no ordinary word."""
-VERBS = frozenset(
-    "accept activate add adjust answer approve archive assign authenticate book buy calculate "
-    "cancel change check close compute contact convert copy create deactivate decline delete "
-    "disable display download edit enable estimate execute fetch fill filter find follow fund get "
-    "invite like list load lock make mark move notify open pay place play post press purchase "
-    "read register reject release remove rename reply reset resolve retrieve round save schedule "
-    "search send set share show sort start stop submit sum transfer unfollow unlike unlock update "
-    "upload verify view withdraw write".split()
-)
+_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+SHELL, COMMANDS, VERBS = (frozenset(_DATA[n].split()) for n in ("shell", "commands", "verbs"))
+LOOKALIKES = str.maketrans(*_DATA["lookalikes"])
 
 
 def named_tool(text: str, tools: Mapping[str, Tool], offered: Sequence[str]) -> str | None:
