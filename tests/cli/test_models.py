@@ -171,7 +171,7 @@ def test_evaluate_plays_a_served_model(tasks, tmp_path, coevolve):
     and a file, too."""
     settings = tmp_path / "settings.toml"
     with ScriptedServer(shop) as server:
-        settings.write_text(f'[evaluate]\nbase-url = "{server.url}"\nmax-calls = 3\n')
+        settings.write_text(f'[evaluate]\nbase-url = "{server.url}"\nbudget-calls = 3\n')
         command = [
             "evaluate",
             tasks,
