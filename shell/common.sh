@@ -31,11 +31,13 @@ do_() {
     echo
 }
 
+CONFIG="" # the settings file of `stage`, if a script has one
+
 # stage OUT COMMAND...: one stage with one output file, which appears only when the stage has succeeded; skipped if it is there.
 # What stands behind a `--` of the command stays at its end.
 stage() {
     local out=$1 command=$2; shift 2
-    [ -e "$out" ] || do_ coevolve "$command" -o "$out" --quiet "$@"
+    [ -e "$out" ] || do_ coevolve "$command" -o "$out" --quiet ${CONFIG:+--config "$CONFIG"} "$@"
 }
 
 # copy FROM TO: whole or not at all; nothing if TO is there.

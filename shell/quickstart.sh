@@ -19,9 +19,8 @@ for split in dev heldout; do
     [ -e "$run/$split.jsonl" ] || coevolve env tasks desk --split "$split" -o "$run/$split.jsonl" 2> /dev/null
 done
 
-laptop="--lr 3e-4 --beta 0.005 --temperature 1 --drop-zero-variance"
 arm() { # arm NAME MODE: the loop with new tasks made in this way; its report
-    "$ROOT/shell/train_loop.sh" "$run/$1" --arm "$2" --model "$run/policy" --tasks "$run/tasks.jsonl" --iterations 10 --steps 6 --train "$laptop"
+    "$ROOT/shell/train_loop.sh" "$run/$1" --config "$ROOT/shell/loops/laptop.toml" --arm "$2" --model "$run/policy" --tasks "$run/tasks.jsonl"
 }
 measure() { # measure NAME POLICY SPLIT: one sampled attempt at every task
     stage "$run/$1.$3.jsonl" rollout "$run/$3.jsonl" --model "$2" --temperature 1 --seed 1
