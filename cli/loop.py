@@ -1,97 +1,118 @@
-"""`coevolve loop check RUN`: the settings of shell/train_loop.sh, checked before anything starts and kept in RUN/loop.toml."""
+"""`coevolve loop check RUN`: settings of shell/train_loop.sh, checked before anything starts."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import typer
-from typer.core import TyperCommand
 
 from coevolve import jsonl
 from coevolve.errors import CoevolveError, UsageError
-from coevolve.loop import FILE, STAGES, LoopSettings, check_files, differences, resolve, to_toml
+from coevolve.loop import (
+    FILE,
+    STAGES,
+    LoopSettings,
+    Tables,
+    check_files,
+    differences,
+    resolve,
+    to_toml,
+)
+from coevolve.options import Option, Settings, fields
+from coevolve_cli.options import Call
 
+HELP = "Check the settings of the whole loop, shell/train_loop.sh."
 EXAMPLES = """
   coevolve loop check runs/a --config shell/loops/laptop.toml --model laptop
-  coevolve loop check runs/a --config shell/loops/qwen3-4b.toml --env bfcl --set train.steps=5
+  coevolve loop check runs/b --config shell/loops/qwen3-4b.toml --env bfcl --set train.steps=5
 """
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+KEEPS_REST = True
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's directory.")]
 
 
-@app.callback()
-def _loop() -> None:
-    """Settings of the whole loop, shell/train_loop.sh."""
+class LoopSource(Settings, frozen=True, kw_only=True):
+    """Where the loop's settings come from, beside its flags."""
+
+    PANEL: ClassVar[str] = "Settings"
+
+    config: Annotated[
+        str | None,
+        Option(
+            "TOML with a table [loop] and one for each command; a flag counts more.",
+            metavar="FILE",
+            file="in",
+        ),
+    ] = None
+    set: Annotated[
+        list[str],
+        Option("One option of a command; may be repeated.", metavar="COMMAND.OPTION=VALUE"),
+    ] = []
+    dry_run: Annotated[bool, Option("Keep nothing, and print every command.")] = False
 
 
-class Command(TyperCommand):
-    """What follows -- are overrides for verl; --KEY VALUE are keys of [loop]."""
+def check(run: Run, settings: LoopSettings, source: LoopSource, call: Call) -> None:
+    """Check the settings of a run, keep them in RUN/loop.toml, and print them as a shell's assignments.
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        here = args.index("--") if "--" in args else len(args)
-        ctx.meta["overrides"] = args[here + 1 :]
-        return super().parse_args(ctx, args[:here])
-
-
-@app.command("check", cls=Command, epilog="\b\nExamples:\n" + EXAMPLES.strip("\n"))
-def check(
-    ctx: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory.")],
-    file: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="Settings: [loop] and a table for each command.")
-    ] = None,
-    model: Annotated[str | None, typer.Option("--model")] = None,
-    assigned: Annotated[
-        list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="One setting of a command.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing.")] = False,
-) -> None:
-    """Check a run's settings, keep them in RUN/loop.toml, and print them as assignments of a shell."""
-    options = {"model": model} if model else {}
-    settings, tables = resolve(file, options, assigned or ())
-    overrides = ctx.meta["overrides"]
+    What any stage would refuse is refused here, before RUN holds anything. Words after -- are overrides for verl.
+    """
+    given = {name: v for name, v in call.given.items() if name in fields(LoopSettings)}
+    settings, tables = resolve(source.config, given, source.set)
     check_files(settings, tables)
     path, text = Path(run, FILE), to_toml(settings, tables)
     fresh = not path.exists()
     if not fresh and (changed := differences(path.read_text(), text)):
         raise UsageError(f"{run} was begun with other settings: {', '.join(changed)} (see {path})")
-    if not dry_run:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with jsonl.atomic(path) as stream:
-                stream.write(text.encode())
+    if not source.dry_run:
+        with _kept(path, text, fresh):
             if fresh:
-                _would_start(path, run, overrides)
-        except BaseException:
-            if fresh:
-                path.unlink(missing_ok=True)
-            raise
-    _print(settings, tables, run=run, fresh=fresh and not dry_run, overrides=overrides, text=text)
+                _ask_every_stage(path, run, call.rest)
+    more = {"run": run, "fresh": fresh, "dry_run": source.dry_run, "text": text}
+    _print_assignments(settings, tables, more, call.rest)
 
 
-def _would_start(path: Path, run: str, overrides: list[str]) -> None:
-    """Asks each command whether it takes its table; the first that does not ends this one with its message and exit code."""
+@contextlib.contextmanager
+def _kept(path: Path, text: str, fresh: bool):  # noqa: ANN202
+    """Writes the settings; those of a new run go again if it cannot begin."""
+    made = not path.parent.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with jsonl.atomic(path) as stream:
+        stream.write(text.encode())
+    try:
+        yield
+    except BaseException:
+        if fresh:
+            path.unlink(missing_ok=True)
+        if made:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+        raise
+
+
+def _ask_every_stage(path: Path, run: str, overrides: list[str]) -> None:
+    """Raises the error with which the first stage refuses its table, under its exit code."""
     for name in STAGES:
         words = [name, "--config", str(path), "--dry-run"]
         if name == "train":
             words += ["--run", run, *(["--", *overrides] if overrides else [])]
-        done = subprocess.run(
-            [sys.executable, "-m", "coevolve_cli.main", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
+        command = [sys.executable, "-m", "coevolve_cli.main", *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             error = CoevolveError(done.stderr.strip().removeprefix("coevolve: "))
             error.exit = done.returncode
             raise error
 
 
-def _print(settings: LoopSettings, tables: dict[str, Any], *, overrides: list[str], **more: Any) -> None:
-    values = {name: getattr(settings, name) for name in LoopSettings.__struct_fields__}
-    values |= {name: tables["train"].get(name) for name in ("backend", "preset")}
-    values |= {"model": tables["train"].get("model"), **more}
+def _print_assignments(
+    settings: LoopSettings, tables: Tables, more: dict[str, object], overrides: list[str]
+) -> None:
+    values = {name: getattr(settings, name) for name in fields(LoopSettings)}
+    values |= {name: tables["train"].get(name) for name in ("backend", "preset", "model")} | more
     for name, value in values.items():
-        word = {True: "yes", False: "", None: ""}.get(value, value) if not isinstance(value, tuple) else " ".join(value)
-        print(f"{name}={shlex.quote(str(word))}")
+        word = "yes" if value is True else "" if value in (None, False, ()) else str(value)
+        print(f"{name}={shlex.quote(word)}")
     print(f"overrides=({' '.join(map(shlex.quote, overrides))})")

@@ -1,106 +1,130 @@
-"""The settings of the whole loop (shell/train_loop.sh): one TOML file in, one checked TOML file out, RUN/loop.toml.
+"""The settings of the whole loop (shell/train_loop.sh): one TOML file in, RUN/loop.toml out.
 
-A settings file has a table `[loop]`, whose keys are the fields of `LoopSettings`, and a table for each command of the loop,
-whose keys are that command's options. `resolve` adds what the command line says and what the loop itself tells its commands,
-so that every stage reads its options from one file: `coevolve explore --config RUN/loop.toml`.
+A settings file has a table `[loop]`, whose keys are the options of `LoopSettings`, and a table for
+each command of the loop, whose keys are that command's options. `resolve` adds what the command
+line says and what the loop itself tells its commands, so that every stage reads all its options
+from one file: `coevolve explore --config RUN/loop.toml`.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Meta
 
 from coevolve.errors import UsageError
+from coevolve.options import Option, Seed, Settings, fields, nearest
 
 STAGES = ("train", "extract-signals", "explore", "abstract", "validate", "merge")
 """The commands whose tables a settings file may have."""
 FILE = "loop.toml"
-"""What a run directory keeps its settings in."""
+"""The name of the settings in a run directory."""
 HOW = ("workers", "base-url", "concurrency", "timeout", "prices")
-"""Keys that say how the work is done and not which, as `budget-…` do: a run goes on with other values."""
+"""Keys that say how the work is done and not which, as `budget-…` do: a run goes on with others."""
 Tables = dict[str, dict[str, Any]]
+ARMS = {
+    "guided": "around the policy's own signals, and where its tasks cover little",
+    "coverage": "where the tasks cover little, without signals",
+    "curious": "wherever something was not tried yet",
+    "random": "anywhere",
+    "static": "there are none: the first task set stays",
+}
+EXPLORERS = {
+    "program": "programs, without any model",
+    "policy": "the policy itself, as its trainer or a server of the loop's serves it",
+    "server": "a model that the loop serves (its GPUs: EXPLORER_GPUS)",
+    "api": "a model at --base-url",
+}
 
-_Positive = Annotated[int, Meta(ge=1)]
 
-
-class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class LoopSettings(Settings, frozen=True, kw_only=True):
     """The table `[loop]`. Raises UsageError for a combination that means nothing."""
 
+    PANEL: ClassVar[str] = "The loop"
+
     model: Annotated[
-        str | None, Meta(description="Hugging Face model that the run begins with; presets of verl name one.")
+        str | None,
+        Option("Hugging Face model that the run begins with.", default="the one of verl's preset"),
     ] = None
-    env: Annotated[str, Meta(description="Environment: a name, or the command line of your own.")] = "desk"
+    env: Annotated[str, Option("Environment: a name, or a command line of yours.")] = "desk"
     tasks: Annotated[
-        str | None, Meta(description="D_0, the first task set; without it, curious exploration makes one.")
+        str | None, Option("D_0.", metavar="FILE", file="in", default="made by curious exploration")
     ] = None
-    initial: Annotated[_Positive, Meta(description="Explorations for D_0, where it is made here.")] = 128
+    initial: Annotated[int, Option("Explorations for D_0, where the loop makes it.", ge=1)] = 128
     exclude: Annotated[
-        str | None, Meta(description="Held-out tasks: nothing that touches them enters the set.")
+        str | None, Option("Held-out tasks: no new task may touch them.", metavar="FILE", file="in")
     ] = None
-    iterations: Annotated[_Positive, Meta(description="Iterations: train, look for weaknesses, make tasks.")] = 10
-    arm: Annotated[
-        Literal["guided", "coverage", "random", "curious", "static"],
-        Meta(description="Where new tasks come from; static: there are none, for comparison."),
-    ] = "guided"
+    iterations: Annotated[int, Option("Times to train and to make new tasks.", ge=1)] = 10
+    arm: Annotated[str, Option("Where new tasks come from.", choices=ARMS)] = "guided"
     without: Annotated[
-        tuple[str, ...], Meta(description="Kinds of signal that are left out, for an ablation.")
+        tuple[str, ...], Option("Kinds of signal that the guided arm leaves out.", metavar="KIND,…")
     ] = ()
-    validation: Annotated[bool, Meta(description="Whether new tasks are validated (D_0 always is).")] = True
-    explorer: Annotated[
-        Literal["program", "policy", "server", "api"],
-        Meta(
-            description="Who explores and writes tasks: programs; the policy itself; a model that the loop serves; one at base-url."
+    validation: Annotated[
+        str,
+        Option(
+            "Whether new tasks are validated; D_0 always is.",
+            choices={"on": "only valid ones enter", "off": "they enter as they were written"},
         ),
-    ] = "program"
-    explorer_model: Annotated[str | None, Meta(description="The model of explorer server or api.")] = None
-    base_url: Annotated[str | None, Meta(description="Where explorer api is; its key is in OPENAI_API_KEY.")] = None
-    solver: Annotated[bool, Meta(description="Let the explorer's model also try each new task.")] = False
-    seed: Annotated[int, Meta(ge=0, description="Same seed, same run (verl and models excepted).")] = 0
-    workers: Annotated[_Positive, Meta(description="Environment processes of each command.")] = 1
+    ] = "on"
+    explorer: Annotated[str, Option("Who explores and writes.", choices=EXPLORERS)] = "program"
+    explorer_model: Annotated[str | None, Option("The model of explorer server or api.")] = None
+    base_url: Annotated[
+        str | None, Option("Where explorer api is; its key is OPENAI_API_KEY.", metavar="URL")
+    ] = None
+    solver: Annotated[bool, Option("The explorer's model also tries each new task.")] = False
+    seed: Seed = 0
+    workers: Annotated[int, Option("Environment processes of each command.", ge=1)] = 1
 
     def __post_init__(self) -> None:
-        model = self.explorer_model
+        super().__post_init__()
+        modelled, named = self.explorer in ("server", "api"), self.explorer_model is not None
         for wrong, message in (
-            (self.without and self.arm != "guided", "without needs arm guided: the other arms read no signals"),
-            (self.solver and self.explorer == "program", "solver needs a model: explorer policy, server or api"),
-            (model and self.explorer not in ("server", "api"), "explorer-model needs explorer server or api"),
-            (not model and self.explorer in ("server", "api"), f"explorer {self.explorer} needs explorer-model"),
-            (self.explorer == "api" and not self.base_url, "explorer api needs base-url"),
-            (self.base_url and self.explorer != "api", "base-url needs explorer api"),
+            (self.seed < 0, f"--seed takes a whole number of at least 0, not {self.seed}"),
+            (self.without and self.arm != "guided", "--without needs --arm guided"),
+            (self.solver and self.explorer == "program", "--solver needs an explorer with a model"),
+            (named and not modelled, "--explorer-model needs --explorer server or api"),
+            (modelled and not named, f"--explorer {self.explorer} needs --explorer-model"),
+            (self.explorer == "api" and not self.base_url, "--explorer api needs --base-url"),
+            (self.base_url and self.explorer != "api", "--base-url needs --explorer api"),
         ):
             if wrong:
                 raise UsageError(message)
 
 
-def resolve(file: str | None, options: Mapping[str, Any], assigned: Iterable[str]) -> tuple[LoopSettings, Tables]:
+def resolve(
+    file: str | None, given: Mapping[str, Any], assigned: Iterable[str]
+) -> tuple[LoopSettings, Tables]:
     """The loop's settings, and the table of each command.
 
-    `options` are keys of `[loop]` from the command line, `assigned` texts TABLE.KEY=VALUE; both win over the file. A command's
-    own keys win over what the loop tells it. Raises UsageError for what cannot be read or is no setting.
+    `given` are fields of `LoopSettings` from the command line, `assigned` texts TABLE.KEY=VALUE;
+    both win over the file. A command's own keys win over what the loop tells it. Raises UsageError
+    for what cannot be read or is no setting.
     """
     tables = _read(file) if file else {}
     for text in assigned:
         table, key, value = _assignment(text)
         tables.setdefault(table, {})[key] = value
     for name, table in tables.items():
-        _known(name, ("loop", *STAGES), f"{file or '--set'}: no table")
+        if name not in ("loop", *STAGES):
+            raise UsageError(
+                f"{file or '--set'}: no table {name!r}{nearest(name, ['loop', *STAGES])}"
+            )
         if not isinstance(table, dict):
             raise UsageError(f"{file}: {name} is no table; write [{name}] and its keys below")
-    given = {**tables.pop("loop", {}), **options}
-    for key in given:
-        _known(key, LoopSettings.__struct_encode_fields__, "no such setting of the loop:")
-    try:
-        settings = msgspec.convert(given, LoopSettings)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"[loop]: {error}") from None
+    options = {field.key: field for field in fields(LoopSettings).values()}
+    values = {}
+    for key, value in tables.pop("loop", {}).items():
+        if key not in options:
+            raise UsageError(
+                f"{file or '--set'}: unknown key {key!r} in [loop]{nearest(key, options)}"
+            )
+        values[options[key].name] = options[key].parse(value, f"{key} in [loop]")
+    settings = LoopSettings(**{**values, **given})
     return settings, _tables(settings, tables)
 
 
@@ -124,70 +148,81 @@ def _assignment(text: str) -> tuple[str, str, Any]:
         return table, key, value  # a text without its quotes
 
 
-def _known(name: str, names: Iterable[str], complaint: str) -> None:
-    if name not in names:
-        near = difflib.get_close_matches(name.replace("_", "-"), list(names), 1)
-        raise UsageError(f"{complaint} {name!r}" + (f". Did you mean {near[0]!r}?" if near else ""))
-
-
 def _tables(settings: LoopSettings, given: Tables) -> Tables:
     """What the loop tells each command, and over it what the user does."""
-    env = {"env": settings.env}
-    playing = {**env, "workers": settings.workers}
-    quota = {"quota": ",".join(f"{kind}=0" for kind in settings.without)} if settings.without else {}
+    env, model = {"env": settings.env}, {"model": settings.model} if settings.model else {}
+    played = {**env, "workers": settings.workers}
+    quota = (
+        {"quota": ",".join(f"{kind}=0" for kind in settings.without)} if settings.without else {}
+    )
     told: Tables = {
-        "train": {**playing, "seed": settings.seed, **({"model": settings.model} if settings.model else {})},
+        "train": {**played, **model, "seed": settings.seed},
         "extract-signals": {**env, **quota},
-        "explore": playing,
-        "abstract": {**playing, "seed": settings.seed, "per-exploration": 1},
-        "validate": playing,
+        "explore": played,
+        "abstract": {**played, "seed": settings.seed, "per-exploration": 1},
+        "validate": played,
         "merge": {"exclude": settings.exclude} if settings.exclude else {},
     }
-    if not settings.validation:
+    if settings.validation == "off":
         told["merge"]["unvalidated"] = True
     return {name: {**table, **given.get(name, {})} for name, table in told.items()}
 
 
 def to_toml(settings: LoopSettings, tables: Tables) -> str:
     """The text of RUN/loop.toml."""
-    everything = {"loop": msgspec.to_builtins(settings), **tables}
+    loop = {field.key: getattr(settings, field.name) for field in fields(LoopSettings).values()}
     lines = []
-    for name, table in everything.items():
+    for name, table in {"loop": loop, **tables}.items():
         lines.append(f"[{name}]")
-        # JSON's texts, numbers, truth values and lists are TOML's, too
-        lines += [f"{key} = {json.dumps(v)}" for key, v in table.items() if v not in (None, ())]
+        for key, value in table.items():
+            if value not in (None, (), []):
+                # JSON's texts, numbers, truth values and lists are TOML's, too
+                lines.append(
+                    f"{key} = {json.dumps(msgspec.to_builtins(value), ensure_ascii=False)}"
+                )
     return "\n".join(lines) + "\n"
 
 
 def differences(old: str, new: str) -> list[str]:
-    """Names of the settings, TABLE.KEY, in which a run's file and a new one differ, those of `HOW` left out."""
-
-    def flat(text: str) -> dict[str, Any]:
-        return {
+    """Names of the settings, TABLE.KEY, in which two files differ, those of `HOW` left out."""
+    before, after = (
+        {
             f"{name}.{key}": value
             for name, table in tomllib.loads(text).items()
             for key, value in table.items()
             if key not in HOW and not key.startswith("budget-")
         }
-
-    before, after = flat(old), flat(new)
+        for text in (old, new)
+    )
     return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
 def check_files(settings: LoopSettings, tables: Tables) -> None:
     """Raises UsageError for a file or a model that is not there."""
-    for path in (settings.tasks, settings.exclude):
-        if path and not os.path.isfile(path):
+    for path in filter(None, (settings.tasks, settings.exclude)):
+        if not os.path.isfile(path):
             raise UsageError(f"no such file: {path}")
-    model = tables["train"].get("model")
-    if not model:
-        if "preset" not in tables["train"]:
-            raise UsageError("no model: give --model, or a preset of verl (--set train.preset=NAME)")
-        return
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub")
-    here = Path(model, "config.json").is_file()
-    cached = (cache.expanduser() / f"models--{model.replace('/', '--')}").exists()
-    if not here and (model.startswith(("/", ".")) or os.environ.get("HF_HUB_OFFLINE") != "0" and not cached):
+    train = tables["train"]
+    if train.get("backend") == "verl" and "preset" not in train:
+        raise UsageError("train.backend verl needs train.preset")
+    model = train.get("model")
+    if model is None:
+        if "preset" not in train:
+            raise UsageError("no model: give --model, or a preset of verl (train.preset)")
+    elif not Path(model, "config.json").is_file() and (
+        model.startswith(("/", ".")) or not _may_be_loaded(model)
+    ):
         raise UsageError(
-            f"no model {model}: neither a directory with config.json nor in {cache} (HF_HUB_OFFLINE=0 lets it be downloaded)"
+            f"no model {model}: neither a directory with config.json nor among the downloaded ones "
+            "(HF_HUB_OFFLINE=0 lets it be downloaded)"
         )
+
+
+def _may_be_loaded(model: str) -> bool:
+    """Whether Hugging Face's cache has the model, or may fetch it."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    return (
+        os.environ.get("HF_HUB_OFFLINE") == "0"
+        or (cache / f"models--{model.replace('/', '--')}").exists()
+    )

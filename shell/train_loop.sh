@@ -96,7 +96,7 @@ else
     stage "$run/tasks.jsonl" merge "$run/initial/valid.jsonl"
 fi
 
-[ -n "$validation" ] || made=candidates
+[ "$validation" = on ] || made=candidates
 current=$run/tasks.jsonl
 for i in $(seq 1 "$iterations"); do
     here=$run/iterations/$(printf %03d "$i")
