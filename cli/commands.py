@@ -27,6 +27,7 @@ COMMANDS = {
     "evaluate": "Measure success: intervals, kinds, difficulty, pass@k, paired differences.",
     "bootstrap": "Build the laptop policy from a seed.",
     "env": "List, install and check environments; print their tasks.",
+    "loop": "Check the settings of the whole loop, shell/train_loop.sh.",
     "doctor": "Print what is installed where, and what each command lacks.",
     "report": "Print the table of a run, iteration by iteration.",
     "schema": "Print the JSON Schema of a record type.",
@@ -72,6 +73,7 @@ def _load(name: str):
     from coevolve_cli.options import build
 
     module = importlib.import_module(f"coevolve_cli.{name.replace('-', '_')}")
+    keeps_rest = getattr(module, "KEEPS_REST", False)
     if hasattr(module, "COMMANDS"):
         return CommandGroup(
             name=name,
@@ -79,9 +81,12 @@ def _load(name: str):
             no_args_is_help=True,
             rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
-            commands={sub: build(f"{name} {sub}", c) for sub, c in module.COMMANDS.items()},
+            commands={
+                sub: build(f"{name} {sub}", c, keeps_rest=keeps_rest)
+                for sub, c in module.COMMANDS.items()
+            },
         )
-    return build(name, module.command, keeps_rest=getattr(module, "KEEPS_REST", False))
+    return build(name, module.command, keeps_rest=keeps_rest)
 
 
 def _version(value: bool) -> None:

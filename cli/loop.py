@@ -27,10 +27,6 @@ from coevolve.options import Option, Settings, fields
 from coevolve_cli.options import Call
 
 HELP = "Check the settings of the whole loop, shell/train_loop.sh."
-EXAMPLES = """
-  coevolve loop check runs/a --config shell/loops/laptop.toml --model laptop
-  coevolve loop check runs/b --config shell/loops/qwen3-4b.toml --env bfcl --set train.steps=5
-"""
 KEEPS_REST = True
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's directory.")]
 
@@ -55,10 +51,11 @@ class LoopSource(Settings, frozen=True, kw_only=True):
     dry_run: Annotated[bool, Option("Keep nothing, and print every command.")] = False
 
 
-def check(run: Run, settings: LoopSettings, source: LoopSource, call: Call) -> None:
-    """Check the settings of a run, keep them in RUN/loop.toml, and print them as a shell's assignments.
+def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None:
+    """Check a run's settings, keep them in RUN/loop.toml, print them as a shell's assignments.
 
-    What any stage would refuse is refused here, before RUN holds anything. Words after -- are overrides for verl.
+    What any stage would refuse is refused here, before RUN holds anything. Words after -- are
+    overrides for verl.
     """
     given = {name: v for name, v in call.given.items() if name in fields(LoopSettings)}
     settings, tables = resolve(source.config, given, source.set)
@@ -76,7 +73,7 @@ def check(run: Run, settings: LoopSettings, source: LoopSource, call: Call) -> N
 
 
 @contextlib.contextmanager
-def _kept(path: Path, text: str, fresh: bool):  # noqa: ANN202
+def _kept(path: Path, text: str, fresh: bool):
     """Writes the settings; those of a new run go again if it cannot begin."""
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,9 +107,12 @@ def _ask_every_stage(path: Path, run: str, overrides: list[str]) -> None:
 def _print_assignments(
     settings: LoopSettings, tables: Tables, more: dict[str, object], overrides: list[str]
 ) -> None:
-    values = {name: getattr(settings, name) for name in fields(LoopSettings)}
+    values = {name: getattr(settings, name) for name in fields(LoopSettings) if name != "without"}
     values |= {name: tables["train"].get(name) for name in ("backend", "preset", "model")} | more
     for name, value in values.items():
-        word = "yes" if value is True else "" if value in (None, False, ()) else str(value)
+        word = "yes" if value is True else "" if value is None or value is False else str(value)
         print(f"{name}={shlex.quote(word)}")
     print(f"overrides=({' '.join(map(shlex.quote, overrides))})")
+
+
+COMMANDS = {"check": check}

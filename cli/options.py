@@ -91,6 +91,7 @@ class SettingsCommand(BaseCommand, TyperCommand):
     """A command whose options are classes of settings (`groups`)."""
 
     groups: tuple[type[Settings], ...] = ()
+    read: Callable[[typer.Context, dict[str, Any]], tuple[dict, dict, Call]]
     keeps_rest = False
     """Whether words after -- are no files but the command's to understand."""
 
@@ -141,7 +142,7 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
     hints = get_type_hints(function, include_extras=True)
     hints.pop("return", None)
     groups = {n: hint for n, hint in hints.items() if _is_settings(hint)}
-    sources = () if name in PLAIN or name.startswith("env ") else (Source,)
+    sources = () if name in PLAIN or name.startswith(("env ", "loop ")) else (Source,)
     own = {n: hint for n, hint in hints.items() if n not in groups and hint is not Call}
     all_groups = (*groups.values(), *sources)
     prefix = f"COEVOLVE_{_variable(name)}_"
@@ -152,12 +153,17 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
         for field in fields(group).values():
             parameters[field.name] = _parameter(field, prefix)
 
-    def run(ctx: typer.Context, **raw: Any) -> None:
+    def read(ctx: typer.Context, raw: dict[str, Any]) -> tuple[dict, dict, Call]:
+        """The arguments and the settings that the words, the environment and the files say."""
         arguments = {n: _argument(ctx, n, raw.pop(n)) for n in own}
         given = _given(ctx, name, command.options(), raw)
         made = {n: _made(group, given) for n, group in groups.items()}
         call = Call(name, tuple(made.values()), given, ctx.meta.get("rest", []))
         check_paths(arguments, [*made.values(), *(_made(group, given) for group in sources)])
+        return arguments, made, call
+
+    def run(ctx: typer.Context, **raw: Any) -> None:
+        arguments, made, call = read(ctx, raw)
         wants = [n for n, hint in hints.items() if hint is Call]
         if call.dry_run and not wants:
             call.plan()
@@ -184,7 +190,7 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
         context_settings={"help_option_names": ["-h", "--help"]},
     )(run)
     command = typer.main.get_command(single)
-    command.groups, command.keeps_rest = all_groups, keeps_rest
+    command.groups, command.keeps_rest, command.read = all_groups, keeps_rest, read
     return command
 
 
@@ -230,8 +236,10 @@ def _given(ctx: typer.Context, name: str, options: dict[str, Field], raw: dict) 
         for n in raw
         if source[n] == "ENVIRONMENT"
     }
-    keys = {field.key: field for n, field in options.items() if n not in fields(Source)}
     lower = {**environment, **flags}
+    if "help_all" not in options:  # no `Source`: the command reads its own files
+        return lower
+    keys = {field.key: field for n, field in options.items() if n not in fields(Source)}
     table = config_file.read(lower["config"], name, keys) if lower.get("config") else {}
     return {**table, **environment, **_set(lower.get("set", []), keys, flags), **flags}
 

@@ -43,7 +43,7 @@ EXPLORERS = {
 
 
 class LoopSettings(Settings, frozen=True, kw_only=True):
-    """The table `[loop]`. Raises UsageError for a combination that means nothing."""
+    """The table `[loop]`."""
 
     PANEL: ClassVar[str] = "The loop"
 
@@ -80,20 +80,21 @@ class LoopSettings(Settings, frozen=True, kw_only=True):
     seed: Seed = 0
     workers: Annotated[int, Option("Environment processes of each command.", ge=1)] = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        modelled, named = self.explorer in ("server", "api"), self.explorer_model is not None
-        for wrong, message in (
-            (self.seed < 0, f"--seed takes a whole number of at least 0, not {self.seed}"),
-            (self.without and self.arm != "guided", "--without needs --arm guided"),
-            (self.solver and self.explorer == "program", "--solver needs an explorer with a model"),
-            (named and not modelled, "--explorer-model needs --explorer server or api"),
-            (modelled and not named, f"--explorer {self.explorer} needs --explorer-model"),
-            (self.explorer == "api" and not self.base_url, "--explorer api needs --base-url"),
-            (self.base_url and self.explorer != "api", "--base-url needs --explorer api"),
-        ):
-            if wrong:
-                raise UsageError(message)
+
+def _check_combination(loop: LoopSettings) -> None:
+    """Raises UsageError for settings that mean nothing together."""
+    modelled, named = loop.explorer in ("server", "api"), loop.explorer_model is not None
+    for wrong, message in (
+        (loop.seed < 0, f"--seed takes a whole number of at least 0, not {loop.seed}"),
+        (loop.without and loop.arm != "guided", "--without needs --arm guided"),
+        (loop.solver and loop.explorer == "program", "--solver needs an explorer with a model"),
+        (named and not modelled, "--explorer-model needs --explorer server or api"),
+        (modelled and not named, f"--explorer {loop.explorer} needs --explorer-model"),
+        (loop.explorer == "api" and not loop.base_url, "--explorer api needs --base-url"),
+        (loop.base_url and loop.explorer != "api", "--base-url needs --explorer api"),
+    ):
+        if wrong:
+            raise UsageError(message)
 
 
 def resolve(
@@ -125,6 +126,7 @@ def resolve(
             )
         values[options[key].name] = options[key].parse(value, f"{key} in [loop]")
     settings = LoopSettings(**{**values, **given})
+    _check_combination(settings)
     return settings, _tables(settings, tables)
 
 

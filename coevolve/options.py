@@ -110,8 +110,8 @@ class Field(NamedTuple):
         try:
             if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
                 value = str(value)
-            elif isinstance(value, str) and float in kinds:
-                value = float(value)
+            elif isinstance(value, str) and (number := {int, float} & {*kinds}):
+                value = number.pop()(value)  # msgspec takes neither "01" nor ".5"
             elif isinstance(value, str) and dict in kinds:
                 value = _table(value)
             elif isinstance(value, str) and {tuple, list} & {*kinds}:

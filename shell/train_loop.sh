@@ -17,6 +17,7 @@
 #
 # With verl the trainer is one process for all iterations. It waits, serving its policy, while new tasks are made; it ends with
 # this script, unless the script is killed with -9: then the next call attaches to it.
+# shellcheck disable=SC2154 # the settings are assigned by what `coevolve loop check` prints
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 find_commands
@@ -80,7 +81,7 @@ tasks_from() {
     [ "$made" = candidates ] || stage "$1/valid.jsonl" validate "$1/candidates.jsonl" "${tried[@]}" --verdicts "$1/verdicts.jsonl"
 }
 
-[ -z "$DRY" ] || printf "cat > %s << 'END'\n%sEND\n" "$CONFIG" "$text"
+[ -z "$DRY" ] || printf "mkdir -p %q\ncat > %q << 'END'\n%sEND\n" "$run" "$CONFIG" "$text"
 case $explorer in
     api) ask "$explorer_model" "$base_url" ;;
     server) serve "$explorer_model" "${EXPLORER_GPUS:-}"; ask "$explorer_model" "$served" ;;
@@ -110,7 +111,7 @@ for i in $(seq 1 "$iterations"); do
     [ ! -e "$current" ] || continue
     [ "$explorer" != policy ] || ask_policy
     from=(--mode "$arm" --tasks "$here/tasks.jsonl"); [ "$arm" != guided ] || from+=("$here/signals.jsonl")
-    tasks_from "$here" "${from[@]}" --iteration "$i" --seed "$seed$i"
+    tasks_from "$here" "${from[@]}" --iteration "$i" --seed "$((10#$seed$i))"
     stage "$current" merge "$here/$made.jsonl" --into "$here/tasks.jsonl"
     [ "$explorer" != policy ] || unserve
 done

@@ -29,6 +29,18 @@ def run(
     return result
 
 
+def parse(words: list[str]) -> None:
+    """Reads a command line, without the name of the program, as the command would: options and values."""
+    from coevolve_cli import commands
+
+    command, rest = commands._load(words[0]), words[1:]
+    if getattr(command, "commands", None):
+        command, rest = command.commands[rest[0]], rest[1:]
+    context = command.make_context(words[0], rest)
+    assert not context.args
+    command.read(context, dict(context.params))
+
+
 @pytest.fixture
 def coevolve():
     """The command, through a real process."""

@@ -16,7 +16,10 @@ import time
 from pathlib import Path
 
 SHELL = Path(__file__).parent.parent / "shell"
-SMALL = "--iterations 2 --steps 1 --batch 3 --episodes 6 --explore-steps 12 --initial 6".split()
+STAGES = "train.steps=1 train.batch=3 train.samples=2 train.episode-tokens=120"
+STAGES += " explore.episodes=6 explore.max-actions=12"
+SMALL = ["--iterations", "2", "--initial", "6"]
+SMALL += [word for text in STAGES.split() for word in ("--set", text)]
 VLLM = """
 import json, os, sys
 sys.path.insert(0, TESTS)
@@ -86,9 +89,8 @@ class Loop:
         """The script in the background, in a process group of its own."""
         command = ["bash", SHELL / script, self.run, "--model", model, *SMALL, *more]
         return subprocess.Popen(
-            [*command, "--train", "--episode-tokens 120 --samples 2"],
-            cwd=SHELL.parent, env=self.env,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            command, cwd=SHELL.parent, env=self.env, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     def __call__(self, model: Path, *more: str, script: str = "train_loop.sh") -> None:

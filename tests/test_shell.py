@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,8 +17,9 @@ import tiny_models
 from verl_cpu import PRESET as CPU
 
 LOOP = Path(__file__).parent.parent / "shell" / "train_loop.sh"
-SMALL = ["--iterations", "2", "--steps", "1", "--batch", "3", "--episodes", "6", "--initial", "10"]
-TRAIN = ["--train", "--episode-tokens 120 --samples 2"]
+SMALL = ["--iterations", "2", "--initial", "10"]
+STAGES = ("train.steps=1", "train.batch=3", "train.samples=2", "train.episode-tokens=120")
+STAGES += ("explore.episodes=6", "explore.max-actions=40")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,8 @@ def model(tmp_path_factory) -> Path:
 
 
 def arguments(run: Path, model: Path, *more: str) -> list[str]:
-    return ["bash", str(LOOP), str(run), "--model", str(model), *SMALL, *TRAIN, *more]
+    assigned = [word for text in STAGES for word in ("--set", text)]
+    return ["bash", str(LOOP), str(run), "--model", str(model), *SMALL, *assigned, *more]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +144,8 @@ def test_ablations(whole, tmp_path, model, env):
     lend(first, run, "001", "002")
     (held_out := tmp_path / "held_out.jsonl").write_bytes((first / "tasks.jsonl").read_bytes())
     ablation = (
-        "--no-validation",
+        "--validation",
+        "off",
         "--without",
         "unexplored,boundary",
         "--tasks",
@@ -165,25 +169,28 @@ def test_ablations(whole, tmp_path, model, env):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--steps", "2"], "begun with other arguments"),
-        (["--steps", "abc"], "not a positive number"),
-        (["--steps", "08"], "not a positive number"),
+        (["--set", "train.steps=2"], "begun with other settings: train.steps"),
+        (["--set", "train.steps"], "--set takes TABLE.KEY=VALUE"),
+        (["--set", "trian.steps=2"], "no table 'trian'. Did you mean 'train'?"),
+        (["--set", "loop.initail=2"], "unknown key 'initail' in [loop]. Did you mean 'initial'?"),
+        (["--initial", "abc"], "--initial takes a whole number"),
+        (["--initial", "0"], "--initial takes a whole number of at least 1"),
         (["--seed", "x"], "--seed takes a whole number"),
         (["--tasks", "/nowhere.jsonl"], "no such file"),
-        (["--arm", "nothing"], "usage:"),
-        (["--model", "/nowhere"], "no model in"),
-        (["--backend", "tpu"], "usage:"),
-        (["--backend", "verl"], "--backend verl needs --preset"),
-        (["--preset", "qwen3-4b"], "--preset needs --backend verl"),
+        (["--arm", "nothing"], "--arm takes guided, coverage"),
+        (["--model", "/nowhere"], "no model /nowhere"),
+        (["--config", "/nowhere.toml"], "/nowhere.toml: No such file"),
+        (["--set", "train.backend=tpu"], "backend"),
+        (["--set", "train.backend=verl"], "train.backend verl needs train.preset"),
+        (["--set", "train.preset=qwen3-4b"], "begun with other settings: train.preset"),
         (["--without", "rare", "--arm", "coverage"], "--without needs --arm guided"),
-        (["--solver"], "--solver needs a model"),
+        (["--solver"], "--solver needs an explorer with a model"),
         (["--explorer", "server"], "--explorer server needs --explorer-model"),
         (["--explorer", "api", "--explorer-model", "m"], "--explorer api needs --base-url"),
         (["--explorer-model", "m"], "--explorer-model needs --explorer server or api"),
         (["--base-url", "http://127.0.0.1:9/v1"], "--base-url needs --explorer api"),
-        (["--train", "--stop"], "--train takes flags of coevolve train that say how"),
-        (["--without", "rare"], "begun with other arguments"),
-        (["--no-validation"], "begun with other arguments"),
+        (["--without", "rare"], "begun with other settings"),
+        (["--validation", "off"], "begun with other settings"),
     ],
 )
 def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: str):
@@ -199,8 +206,10 @@ def test_it_refuses_what_it_cannot_do(whole, model, env, more: list[str], said: 
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--train", "--samples 1"], 2, "--samples"),
-        (["--train", "-- trainer.nnodes=2"], 2, "they need --backend verl"),
+        (["--set", "train.samples=1"], 2, "samples in [train] takes a whole number of at least 2"),
+        (["--set", "train.stps=2"], 2, "unknown key 'stps' in [train]. Did you mean 'steps'?"),
+        (["--", "trainer.nnodes=2"], 2, "they need --backend verl"),
+        (["--set", "train.preset=qwen3-4b"], 2, "--backend verl"),
         (["--model", "no/model"], 2, "no model no/model"),
         (["--without", "boredom"], 2, "no kind 'boredom'"),
         (["--config", "[abstract]\nwriters = 3"], 2, "unknown key 'writers'"),
@@ -227,7 +236,7 @@ def test_arguments_that_a_stage_refuses_leave_no_run(
     run = tmp_path / "a run"
     result = subprocess.run(arguments(run, model, *more), env=env, capture_output=True, text=True)
     assert result.returncode == code and said in result.stderr
-    assert not (run / "settings").exists() and not list(run.glob("**/*.jsonl"))
+    assert not (run / "loop.toml").exists() and not list(run.glob("**/*.jsonl"))
 
 
 @pytest.mark.verl
@@ -243,7 +252,7 @@ def test_arguments_that_verl_refuses_leave_no_run(
 ):
     """The preset and each override are verl's own to check, and are checked before D_0 is made."""
     run = tmp_path / "a run"
-    flags = ["--backend", "verl", "--preset", preset, "--train", train]
+    flags = ["--set", "train.backend=verl", "--set", f"train.preset={preset}", *train.split()]
     result = subprocess.run(arguments(run, model, *flags), env=env, capture_output=True, text=True)
     assert result.returncode == 2 and said in result.stderr, result.stderr
     assert not run.exists()
@@ -254,10 +263,11 @@ def test_a_trainer_that_was_not_stopped_is_told(tmp_path, model, env, stop: str,
     """And one that was stopped is not, whatever ended the loop."""
     (tools := tmp_path / "bin").mkdir()
     (tools / "coevolve").write_text(
-        f'#!/usr/bin/env bash\n[ "$2" != --dry-run ] || exit 0\n[[ "$*" != *--stop ]] || {stop}\nexit 1\n'
+        f'#!/usr/bin/env bash\n[ "$1" != loop ] || exec {sys.executable} -m coevolve_cli.main "$@"\n'
+        f'[[ "$*" != *--stop ]] || {stop}\nexit 1\n'
     )
     (tools / "coevolve").chmod(0o755)
-    flags = ["--backend", "verl", "--preset", CPU]
+    flags = ["--set", "train.backend=verl", "--set", f"train.preset={CPU}"]
     result = subprocess.run(
         arguments(tmp_path / "run", model, *flags), env={**env, "PATH": f"{tools}:{env['PATH']}"},
         capture_output=True, text=True,

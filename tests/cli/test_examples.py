@@ -10,6 +10,7 @@ import pytest
 
 from coevolve.environments.client import Pool
 from coevolve_cli import base_command, commands
+from conftest import parse
 
 
 def examples():
@@ -32,14 +33,7 @@ def test_there_are_examples():
 @pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
 def test_it_parses(words):
     """Each option exists and takes the value."""
-    command, rest = commands._load(words[0]), words[1:]
-    if getattr(command, "commands", None):
-        command, rest = command.commands[rest[0]], rest[1:]
-    context = command.make_context(words[0], rest)
-    assert not context.args
-    for name, field in command.options().items():
-        if context.get_parameter_source(name).name == "COMMANDLINE":
-            field.parse(context.params[name])
+    parse(words)
 
 
 def test_every_command_has_its_examples():
