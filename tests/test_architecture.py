@@ -19,8 +19,9 @@ FLOORS = [
     {"environments", "models"},
     {"agents"},
     {"grounding"},
-    {"evaluation", "bfcl", "doctor"},
+    {"evaluation", "bfcl", "doctor", "loop"},
     {"signals", "exploration", "abstraction", "validation", "merging", "training", "reporting"},
+    {"api"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 POLICY_CODE = ROOT / "coevolve/environments/workers/appworld/cell.py"

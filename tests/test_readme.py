@@ -58,11 +58,13 @@ def test_links_lead_somewhere():
 
 
 def test_an_environment_of_ones_own(tmp_path: Path, command_path: str):
-    """The environment printed in the README passes its check and goes through explore, abstract and validate."""
-    (source,) = [text for language, text in BLOCKS if language == "python"]
+    """The environment of docs/environments.md passes its check and goes through explore, abstract and validate."""
+    page = (ROOT / "docs" / "environments.md").read_text()
+    (source,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     assert len([line for line in source.splitlines() if line.strip()]) <= 45
     (tmp_path / "shop.py").write_text(source)
-    bash(block("coevolve env check"), tmp_path, command_path)
+    (script,) = re.findall(r"^```\n(coevolve env check 'python.*?)^```", page, re.M | re.S)
+    bash(script, tmp_path, command_path)
     tasks = (tmp_path / "tasks.jsonl").read_text()
     assert tasks.count("\n") >= 5
     assert "the price of tea" in tasks
