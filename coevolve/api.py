@@ -21,7 +21,7 @@ from coevolve.errors import UsageError
 from coevolve.exploration import explore as exploration
 from coevolve.exploration.settings import ExploreSettings
 from coevolve.merging import merge as merging
-from coevolve.merging.duplicates import HeldOut
+from coevolve.merging.duplicates import HeldOutTasks
 from coevolve.merging.merge import MergeSettings
 from coevolve.records import Exploration, Rollout, Signal, Task, Verdict
 from coevolve.signals import extract
@@ -124,7 +124,7 @@ def merge(
 ) -> Iterator[Task]:
     """The set `into` in its order, then the new tasks that are valid, no duplicates, and touch no
     task of `exclude` (held-out tasks), within the shares of the settings."""
-    merged = merging.merge(_lines(into), _lines(tasks), HeldOut(exclude), settings)
+    merged = merging.merge(_lines(into), _lines(tasks), HeldOutTasks(exclude), settings)
     return (line.record for line in merged.kept)
 
 

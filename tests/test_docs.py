@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import run as coevolve
 from coevolve import records
+from conftest import run as coevolve
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md"])

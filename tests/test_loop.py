@@ -54,7 +54,10 @@ def test_every_settings_file_of_the_repository_is_one(path: Path):
     """It resolves, and says nothing that no command reads (the commands' keys: tests/shell)."""
     settings, tables = loop.resolve(str(path), {}, ())
     assert set(tomllib.loads(path.read_text())) <= {"loop", *loop.STAGES}
-    assert settings.iterations >= 10 and tables["train"]["steps" if "laptop" in path.name else "preset"]
+    assert (
+        settings.iterations >= 10
+        and tables["train"]["steps" if "laptop" in path.name else "preset"]
+    )
 
 
 @pytest.mark.parametrize(
