@@ -124,14 +124,14 @@ def known(name: str, tools: Tools) -> bool:
     return name in tools or name.rpartition(".")[2] in tools
 
 
-def meant(name: str, tools: Tools) -> bool:
+def resembles_tool(name: str, tools: Tools) -> bool:
     """Whether a name is an offered tool's or nearly one's; without tools any may be."""
     if not tools or known(name, tools):
         return True
     return bool(difflib.get_close_matches(name.rpartition(".")[2], tools, 1, 0.8))
 
 
-def attempted(name: str, text: str, tools: Tools) -> bool:
+def reads_as_call(name: str, text: str, tools: Tools) -> bool:
     """Whether ``name(…)`` can be read as a call, or names a parameter of the tool."""
     try:
         return bool(from_python(text, tools))

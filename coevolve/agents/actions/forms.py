@@ -31,8 +31,8 @@ from coevolve.agents.actions.calls import (
     from_python,
     items,
     known,
-    meant,
     parameters,
+    resembles_tool,
     tool_name,
     typed,
 )
@@ -249,7 +249,9 @@ def _action(text: str, given: str | None, tools: Tools, beside: bool) -> list[Ca
     if given is None:
         alone = name in tools and not beside
         return [CallSource("", partial(_with_input, name), "action")] if alone else []
-    if not meant(name, tools) and (_NOTHING.match(name) or not re.fullmatch(r"[\w.]+", name)):
+    if not resembles_tool(name, tools) and (
+        _NOTHING.match(name) or not re.fullmatch(r"[\w.]+", name)
+    ):
         return []
     return [CallSource(given.strip(), partial(_with_input, name), "action")]
 

@@ -15,12 +15,12 @@ from coevolve.agents.actions.calls import (
     CALL,
     NAMES,
     Tools,
-    attempted,
     from_python,
     items,
     known,
-    meant,
     parameters,
+    reads_as_call,
+    resembles_tool,
     unwrapped,
 )
 from coevolve.agents.actions.forms import CallSource, blanked, calls_of, values_end
@@ -116,14 +116,14 @@ def _like_a_call(item: dict[str, Any], tools: Tools, alone: bool) -> bool:
     if alone and (argued or not tools or known(name, tools)):
         return True
     own = parameters(name, tools).keys() >= item.keys() - {"id", "type", *NAMES}
-    return argued if not tools else meant(name, tools) and (argued or own)
+    return argued if not tools else resembles_tool(name, tools) and (argued or own)
 
 
 def _block(inner: str, tools: Tools, alone: bool) -> CallSource | None:
     if BARE.match(inner):
         return CallSource(inner, calls_of, "json") if means_call(inner, tools, alone) else None
     begins = CALL.match(inner)
-    calls = begins and (alone or not tools or meant(begins[1], tools))
+    calls = begins and (alone or not tools or resembles_tool(begins[1], tools))
     return CallSource(inner, from_python, "python") if calls or names_tool(inner, tools) else None
 
 
@@ -192,5 +192,5 @@ def _stands_alone(
         offered = ends_line and (not tools or known(begun["first"], tools))
         return not body.startswith("(", end) if begins_line else offered
     text = body[begun.start("name") : end]
-    spaced = begun["blank"] and not attempted(begun["name"], text, tools)
-    return ends_line and bool(tools) and meant(begun["name"], tools) and not spaced
+    spaced = begun["blank"] and not reads_as_call(begun["name"], text, tools)
+    return ends_line and bool(tools) and resembles_tool(begun["name"], tools) and not spaced
