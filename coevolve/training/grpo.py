@@ -30,9 +30,9 @@ KL_LIMIT = 10.0
 class Clip(NamedTuple):
     """Clip range of the ratio: 1−low … 1+high; `dual` bounds the loss for negative advantages."""
 
-    low: float = 0.2
-    high: float = 0.28
-    dual: float = 3.0
+    low: float
+    high: float
+    dual: float
 
 
 class PolicyLoss(NamedTuple):
@@ -63,9 +63,7 @@ def group_advantages(rewards: Tensor, groups: Sequence[str], kept: Tensor) -> Te
     return advantages
 
 
-def policy_loss(
-    logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip = Clip()
-) -> PolicyLoss:
+def policy_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip) -> PolicyLoss:
     """Negated clipped objective per token (all of one shape); gradients flow by `logprobs` only."""
     import torch
 

@@ -54,7 +54,9 @@ def step(policy, samples, device, dtype):
     model = LocalModel.load(str(policy), device=device, dtype=dtype)
     optimizer = torch.optim.AdamW(model.model.parameters(), lr=LR)
     reference = ReferencePolicy(LocalModel.load(str(policy), device=device, dtype=dtype))
-    done = update(model, reference, optimizer, samples, Objective(5e-3, grpo.Clip(), 1.0, 1.0))
+    done = update(
+        model, reference, optimizer, samples, Objective(5e-3, grpo.Clip(0.2, 0.28, 3.0), 1.0, 1.0)
+    )
     return done, {name: value.float().cpu() for name, value in model.model.state_dict().items()}
 
 

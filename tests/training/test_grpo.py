@@ -12,6 +12,7 @@ import torch
 from coevolve.training import grpo
 
 F64 = torch.float64
+CLIP = grpo.Clip(0.2, 0.28, 3.0)
 
 
 def test_advantages_by_hand():
@@ -73,7 +74,7 @@ def test_loss_and_gradient_against_the_dense_formula(spread):
     """
     torch.manual_seed(3)
     rows, length, words, beta = 6, 5, 4, 0.05
-    clip = grpo.Clip(0.2, 0.28, 3.0)
+    clip = CLIP
     logits = torch.randn(rows, length, words, dtype=F64, requires_grad=True)
     tokens = torch.randint(words, (rows, length))
     mask = torch.rand(rows, length) < 0.7
@@ -130,7 +131,7 @@ def test_branches(ratio, advantage, loss, slope, clips):
     """
     logprob = torch.tensor([-1.0], dtype=F64, requires_grad=True)
     old = torch.tensor([-1.0 - math.log(ratio)], dtype=F64)
-    got = grpo.policy_loss(logprob, old, torch.tensor([advantage], dtype=F64))
+    got = grpo.policy_loss(logprob, old, torch.tensor([advantage], dtype=F64), CLIP)
     got.loss.sum().backward()
     assert got.loss.item() == pytest.approx(loss)
     assert logprob.grad.item() == pytest.approx(slope)
@@ -149,6 +150,7 @@ def test_clamps():
         torch.tensor([0.0], dtype=F64),
         torch.tensor([-90.0], dtype=F64),
         torch.tensor([-1.0], dtype=F64),
+        CLIP,
     )
     assert loss.loss.item() == 3.0
     assert grpo.kl_k3(torch.tensor([-1.0]), torch.tensor([-1.0])).item() == 0.0

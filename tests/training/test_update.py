@@ -22,7 +22,7 @@ from coevolve.training.update import (
     update,
 )
 
-OBJECTIVE = Objective(beta=0.05, clip=grpo.Clip(), temperature=0.7, grad_clip=0.5)
+OBJECTIVE = Objective(beta=0.05, clip=grpo.Clip(0.2, 0.28, 3.0), temperature=0.7, grad_clip=0.5)
 
 
 def model(seed):

@@ -54,7 +54,7 @@ def both(long_run, laptop_policy):
         for record, advantage, keep in zip(played, advantages, kept, strict=True)
         if keep
     ]
-    objective = Objective(5e-3, grpo.Clip(), 1.0, 1.0)
+    objective = Objective(5e-3, grpo.Clip(0.2, 0.28, 3.0), 1.0, 1.0)
     done = update(
         model, ReferencePolicy(LocalModel.load(str(laptop_policy))), optimizer, samples, objective
     )
