@@ -94,7 +94,7 @@ class ModelExplorer:
         self, pool: Pool, plans: list[Plan], memory: Memory, settings: ExploreSettings
     ) -> Iterator[PlanResult]:
         """Runs the plans of a block; yields them in order."""
-        opened = open_sessions(pool, plans, settings)
+        opened, limit = open_sessions(pool, plans, settings), settings.max_actions
 
         async def play(item: tuple[Plan, Start, EnvSession | Fault]) -> PlanResult:
             plan, start, session = item
@@ -103,9 +103,9 @@ class ModelExplorer:
             rng = random.Random(f"{seed_of(plan, settings)}-tools")
             code = pool.description.actions == "code"
             talk = Conversation(plan, session.opened, memory, code, rng)
-            talk.open(self._explore, settings.max_actions)
+            talk.open(self._explore, limit)
             try:
-                steps, usage, end = await self._play(talk, plan, pool, session, settings)
+                steps, usage, end = await self._play(talk, plan, pool, session, limit)
             except BadReply:
                 return PlanResult(plan, None, lost=True)
             except _Faulty as fault:
@@ -121,16 +121,11 @@ class ModelExplorer:
             pool.close([session for *_, session in opened if not isinstance(session, Fault)])
 
     async def _play(
-        self,
-        talk: Conversation,
-        plan: Plan,
-        pool: Pool,
-        session: EnvSession,
-        settings: ExploreSettings,
+        self, talk: Conversation, plan: Plan, pool: Pool, session: EnvSession, max_actions: int
     ) -> tuple[list[Step], Usage, str]:
         """Plays one episode: its steps, its tokens, and why the model gave no further action."""
         steps, usage, end = list[Step](), Usage(), ""
-        while len(steps) < settings.max_actions and not end:
+        while len(steps) < max_actions and not end:
             try:
                 reply = await self.models.chat(self._next_request(talk, plan))
             except ContextFull as error:
@@ -148,7 +143,7 @@ class ModelExplorer:
             if isinstance(answer, Fault):
                 raise _Faulty(answer.message)
             steps.append(step_of(action, answer[0]))
-            talk.observe(self._observe, steps[-1], settings.max_actions - len(steps))
+            talk.observe(self._observe, steps[-1], max_actions - len(steps))
             if answer[0].fatal:
                 break
         return steps, usage, end

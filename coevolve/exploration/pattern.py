@@ -21,6 +21,8 @@ from coevolve.exploration.schemas import fits, properties
 from coevolve.provenance import ValueSource, at, output, sources
 from coevolve.records import Call, Signal, Step, Task, Trajectory, canonical
 
+Origin = dict[tuple, ValueSource]  # Path in a call's arguments → where the value came from
+Renamed = dict[bytes, Any]  # Canonical old value → the new one in its place
 MAX_DRAWS = 2  # Draws of the arguments of one call, before the repetition gives up
 
 
@@ -28,7 +30,7 @@ class WeakPattern(NamedTuple):
     """Executed calls without errors, where their arguments came from, and the tools it is about."""
 
     steps: list[Step] = []
-    sources: list[dict[tuple, ValueSource]] = []
+    sources: list[Origin] = []
     goals: list[str] = []
 
 
@@ -103,7 +105,7 @@ def repeat(
 ) -> Generator[Call, Step, bool]:
     """Executes the pattern, or its first `cut` calls; False at a call that keeps failing."""
     outputs: list[Any] = []
-    renamed: dict[bytes, Any] = {}
+    renamed: Renamed = {}
     for step, origin in list(zip(pattern.steps, pattern.sources, strict=True))[:cut]:
         tool = here.tools.get(step.action.tool)
         if tool is None:
@@ -123,12 +125,7 @@ def repeat(
 
 
 def _rebound(
-    here: Episode,
-    tool: Tool,
-    call: Call,
-    origin: dict[tuple, ValueSource],
-    outputs: list[Any],
-    renamed: dict[bytes, Any],
+    here: Episode, tool: Tool, call: Call, origin: Origin, outputs: list[Any], renamed: Renamed
 ) -> Call:
     """The call with arguments re-bound or drawn again; `renamed` maps old values to new ones."""
     observed = {path[:1] for path, source in origin.items() if source.step is not None}
@@ -156,7 +153,7 @@ def _observed(outputs: list[Any], source: ValueSource, old: Any) -> Any:
         return old
 
 
-def _redrawn(here: Episode, tool: Tool, name: str, old: Any, renamed: dict[bytes, Any]) -> Any:
+def _redrawn(here: Episode, tool: Tool, name: str, old: Any, renamed: Renamed) -> Any:
     """Another value of the same kind; the one that an equal old value got before, where it fits."""
     schema = properties(tool).get(name, {})
     key = canonical(old)

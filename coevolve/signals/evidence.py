@@ -97,13 +97,10 @@ def _is_plain(where: str) -> bool:
 
 
 def signal_of(
-    candidate: SignalCandidate,
-    rollouts: RolloutColumns,
-    reader: TwoPassReader,
-    observation_chars: int,
+    candidate: SignalCandidate, rollouts: RolloutColumns, reader: TwoPassReader, max_chars: int
 ) -> Signal:
-    """Reads the candidate's evidence. Its task is the one it is about, or that of the first
-    trajectory. Observations are cut to `observation_chars` characters."""
+    """Reads the candidate's evidence, observations of at most `max_chars` characters. Its task is
+    the one it is about, or that of the first trajectory."""
     c = candidate
     read = [found for row in c.rows if (found := _rollout(row, rollouts, reader)) is not None]
     about = c.task_id or (read[0].task_id if read else "")
@@ -119,7 +116,7 @@ def signal_of(
         statistic=c.statistic,
         pattern=list(c.pattern),
         history=[Outcome(o.iteration, o.step, o.successes, o.trials) for o in c.history],
-        evidence=[_trajectory(rollout, observation_chars) for rollout in read],
+        evidence=[_trajectory(rollout, max_chars) for rollout in read],
         task=next((r.task for r in read if r.task_id == about and r.task is not None), None),
     )
 
@@ -132,14 +129,14 @@ def _rollout(row: int, rollouts: RolloutColumns, reader: TwoPassReader) -> Rollo
     return rollout
 
 
-def _trajectory(rollout: RolloutEvidence, observation_chars: int) -> Trajectory:
+def _trajectory(rollout: RolloutEvidence, max_chars: int) -> Trajectory:
     success = bool(rollout.verdict)
     return Trajectory(
         rollout=rollout.id,
         success=success,
         score=float(success) if rollout.score is None else rollout.score,
         stop_reason=rollout.stop_reason,
-        steps=[_trim(step, observation_chars) for step in rollout.steps],
+        steps=[_trim(step, max_chars) for step in rollout.steps],
     )
 
 
