@@ -1,8 +1,8 @@
 """A small environment with hidden conventions, for the tests of exploration.
 
-Run as a worker: `python lab.py [LOG] [WORD…]`. door.paint needs door.open right before and door.keep
-right after; lamp.light takes the id that lamp.find tells, never the name; note.write takes any text,
-lamp.look tells one. LOG gets a line per opened session.
+Run as a worker: `python lab.py [LOG] [WORD…]`. door.paint needs door.open right before and
+door.keep right after; lamp.light takes the id that lamp.find tells, never the name; note.write
+takes any text, lamp.look tells one. LOG gets a line per opened session.
 
 Words: `flaky`: some start states cannot be opened; `broken`: none can; `deadly`: one tool ends the
 worker; `hold=N`: from the N-th session on, opening one waits as long as the file LOG.hold is there.
