@@ -434,7 +434,7 @@ held = [cell.cell_contents for cell in apis.spotify.login.__closure__]
 request = next(one for one in held if hasattr(one, "_episode"))
 arguments = {"song_id": ["ab"] * 3700000}
 request._episode.send({"id": 1, "app": "spotify", "api": "show_song", "arguments": arguments}, 1e6)
-request._world.receive(1e6)
+request._episode.receive(1e6)
 """
 """A request of 22 MB that takes ten times as much of the process that is asked."""
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from . import canonical
-from .canonical import RowChange
+from .canonical import RowChange, effects
 from .rows import NOTICES, USERS, EpisodeRows, TableSchema
 
 _LOG = "coevolve_changes"
@@ -68,11 +67,11 @@ class ChangeTracker:
         for app in self._seen:
             found, self._seen[app] = self._changes(app, self._seen[app])
             changes += found
-        return self._effects(changes)
+        return effects(changes, self._rows)
 
     def since_start(self) -> list[dict]:
         """Returns the net effects since the beginning of the episode, sorted."""
-        return self._effects(self._all())
+        return effects(self._all(), self._rows)
 
     def difference(self) -> Difference:
         changes = self._all()
@@ -80,10 +79,7 @@ class ChangeTracker:
         rest = [change for change in changes if not self._is_entailed(change)]
         notified = {f"{change.table.app} {change.after['user_id']}" for change in entailed}
         concerned = {person for change in rest for person in _people(change)}
-        return Difference(self._effects(rest), sorted(notified), sorted(concerned))
-
-    def _effects(self, changes: list[RowChange]) -> list[dict]:
-        return canonical.effects(changes, self._rows)
+        return Difference(effects(rest, self._rows), sorted(notified), sorted(concerned))
 
     def _all(self) -> list[RowChange]:
         return [change for app in self._seen for change in self._changes(app, 0)[0]]

@@ -26,7 +26,7 @@ from typing import Any
 from . import sandbox
 from .canonical import digest
 from .channel import Channel, ChannelClosed, ChannelError, now, wait_any
-from .fork_server import Role
+from .fork_server import Child
 from .state import EpisodeState, Preloaded
 from .warmup import warm_up
 
@@ -114,12 +114,12 @@ class _EpisodeServer:
             self._policy.send(failed, now() + REPLY_SECONDS)
 
 
-def episode(preloaded: Preloaded, sockets: list[socket.socket]) -> None:
+def serve_episode(preloaded: Preloaded, sockets: list[socket.socket]) -> None:
     worker, policy = map(Channel, sockets)
     sandbox.limit_memory(int(os.environ.get("COEVOLVE_MEMORY_MB", "2048")))
     _EpisodeServer(preloaded, worker, policy).run()
 
 
-def roles() -> dict[str, Role]:
-    """Returns the roles that the fork server forks; it is warm then."""
-    return {"episode": partial(episode, warm_up())}
+def prepare_child() -> Child:
+    """Warms the fork server up; returns the function that its children run."""
+    return partial(serve_episode, warm_up())

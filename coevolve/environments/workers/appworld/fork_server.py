@@ -31,16 +31,16 @@ OUT_OF_MEMORY = 77
 """Exit code of a child that could not allocate."""
 _PR_SET_PDEATHSIG = 1
 
-Role = Callable[[list[socket.socket]], None]
-"""What a child runs, given the sockets that it was sent."""
+Child = Callable[[list[socket.socket]], None]
+"""The function that a child runs, given the sockets that it was sent."""
 
 
 class ForkServer:
     """The handle of the process that asks. That process ends when the server is gone."""
 
     def __init__(self, module: str, environment: dict[str, str]):
-        """Starts a server with the `roles` of a module beside this one; returns before it is
-        warm."""
+        """Starts a server for the child that `prepare_child` of a module beside this one returns;
+        does not wait until it is warm."""
         self._module = module
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line, me = theirs.fileno(), os.getpid()
@@ -54,9 +54,9 @@ class ForkServer:
     def wait_until_warm(self) -> None:
         self._answer()
 
-    def fork(self, role: str, descriptors: list[int]) -> int:
+    def fork(self, descriptors: list[int]) -> int:
         """Returns the process id of a new child that has the descriptors."""
-        return self._ask({"fork": role}, descriptors)["pid"]
+        return self._ask({}, descriptors)["pid"]
 
     def kill(self, pid: int, grace: float = 0.0) -> int:
         """Kills a child unless it ends within `grace` seconds; returns its wait status."""
@@ -92,10 +92,11 @@ def die_with_parent(parent: int) -> None:
 def main(module: str, descriptor: str, parent: str) -> None:
     """Runs the process that a `ForkServer` started."""
     gc.disable()
-    serve(importlib.import_module(f".{module}", __package__).roles(), int(descriptor), int(parent))
+    child = importlib.import_module(f".{module}", __package__).prepare_child()
+    serve(child, int(descriptor), int(parent))
 
 
-def serve(roles: dict[str, Role], descriptor: int, parent: int) -> NoReturn:
+def serve(child: Child, descriptor: int, parent: int) -> NoReturn:
     """Answers requests until the other end of the socket is closed."""
     line = socket.socket(fileno=descriptor)
     die_with_parent(parent)
@@ -115,7 +116,7 @@ def serve(roles: dict[str, Role], descriptor: int, parent: int) -> NoReturn:
         else:
             pid = os.fork()
             if pid == 0:
-                _child(me, line, roles[request["fork"]], descriptors)
+                _run(me, line, child, descriptors)
             for received in descriptors:
                 os.close(received)
             answer = {"pid": pid}
@@ -135,8 +136,8 @@ def _end(pid: int, grace: float) -> int:
     return status
 
 
-def _child(parent: int, line: socket.socket, role: Role, descriptors: list[int]) -> NoReturn:
-    """Runs the role in a session of its own, with no descriptor but those it was sent."""
+def _run(parent: int, line: socket.socket, child: Child, descriptors: list[int]) -> NoReturn:
+    """Runs a child in a session of its own, with no descriptor but those it was sent."""
     code = 1
     try:
         die_with_parent(parent)
@@ -146,7 +147,7 @@ def _child(parent: int, line: socket.socket, role: Role, descriptors: list[int])
         for descriptor in (0, 1) if os.environ.get("COEVOLVE_DEBUG") else (0, 1, 2):
             os.dup2(nothing, descriptor)
         os.close(nothing)
-        role([socket.socket(fileno=descriptor) for descriptor in descriptors])
+        child([socket.socket(fileno=descriptor) for descriptor in descriptors])
         code = 0
     except MemoryError:
         code = OUT_OF_MEMORY

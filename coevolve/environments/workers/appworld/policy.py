@@ -27,7 +27,7 @@ from typing import Any
 from . import sandbox
 from .cell import Interpreter, NumRequestsLimitError, api_namespace
 from .channel import Channel, ChannelClosed, now
-from .fork_server import OUT_OF_MEMORY, Role
+from .fork_server import OUT_OF_MEMORY, Child
 
 FOREVER_SECONDS = 1e6
 API_SECONDS = 300.0
@@ -138,6 +138,6 @@ def _exception(name: str, text: str) -> Exception:
     return type(plain, (Exception,), {"__module__": module or "builtins"})(text)
 
 
-def roles() -> dict[str, Role]:
-    """Returns the roles that the fork server forks; it is warm then."""
-    return {"policy": partial(run_cells, *load())}
+def prepare_child() -> Child:
+    """Warms the fork server up; returns the function that its children run."""
+    return partial(run_cells, *load())

@@ -97,7 +97,7 @@ class AppWorldSession:
         mine, its = pair()
         self._policy_end, apis = pair()
         with its, apis:
-            self._episode_pid = servers.episode.fork("episode", [its.fileno(), apis.fileno()])
+            self._episode_pid = servers.episode.fork([its.fileno(), apis.fileno()])
         self._episode = Channel(mine)
         self._policy: Channel | None = None
         self._policy_pid: int | None = None
@@ -105,9 +105,9 @@ class AppWorldSession:
         self.state = ""
         self.fatal: str | None = None
 
-    def open(self, order: dict, seconds: float) -> None:
+    def open(self, seconds: float, **order: Any) -> None:
         """Loads the databases. Raises EpisodeFailed."""
-        self.state = self._state_digest(self._ask({"op": "open", **order}, seconds)["state"])
+        self.state = self._state_digest(self.ask("open", seconds, **order)["state"])
 
     def step(self, action: Any) -> dict:
         """Returns the `ActionResult` of one action."""
@@ -126,14 +126,13 @@ class AppWorldSession:
         completed = self._completed(app, f"{app}.{api}", arguments, deadline)
         return self._request(app, api, completed, deadline)["value"]
 
-    def final(self, seconds: float) -> dict:
-        """Returns `EpisodeState.final`: the difference to the start. Raises EpisodeFailed."""
-        return self._ask({"op": "final"}, seconds)
-
-    def grade(self, outputs: str, seconds: float) -> dict:
-        """Returns AppWorld's own evaluation of the state, saved below `outputs`. Raises
-        EpisodeFailed."""
-        return self._ask({"op": "grade", "outputs": outputs}, seconds)
+    def ask(self, op: str, seconds: float, **fields: Any) -> dict:
+        """Returns the episode's answer to an order (`episode`). Raises EpisodeFailed."""
+        try:
+            return self._order({"op": op, **fields}, now() + seconds)
+        except ChannelError as error:
+            message = f"{op}: {type(error).__name__} {error}"
+            raise EpisodeFailed(message, self._end_of(error)[0]) from None
 
     def end(self, kind: str) -> None:
         """Closes the episode with this kind of end."""
@@ -152,13 +151,6 @@ class AppWorldSession:
 
     def _deadline(self) -> float:
         return now() + self._limits.hard_seconds
-
-    def _ask(self, order: dict, seconds: float) -> dict:
-        try:
-            return self._order(order, now() + seconds)
-        except ChannelError as error:
-            message = f"{order['op']}: {type(error).__name__} {error}"
-            raise EpisodeFailed(message, self._end_of(error)[0]) from None
 
     def _cell(self, code: str, deadline: float) -> dict:
         limits, policy = self._limits, self._policy or self._started(deadline)
@@ -188,8 +180,7 @@ class AppWorldSession:
         """Starts the policy's process."""
         mine, its = pair()
         with its:
-            descriptors = [its.fileno(), self._policy_end.fileno()]
-            self._policy_pid = self._servers.policy.fork("policy", descriptors)
+            self._policy_pid = self._servers.policy.fork([its.fileno(), self._policy_end.fileno()])
         self._policy_end.close()
         self._policy = Channel(mine)
         methods: dict[str, dict[str, str]] = {}

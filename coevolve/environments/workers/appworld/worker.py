@@ -149,18 +149,14 @@ class AppWorld:
             for server in self._servers:
                 server.wait_until_warm()
             self._warm = True
-        order = {
-            "root": str(self._root.directory),
-            "base": base,
-            "instruction": instruction,
-            "secret": hmac.digest(self._key, base.encode(), "sha256").hex(),
-        }
         root, date = self._root, self._root.specs(base)["datetime"]
+        secret = hmac.digest(self._key, base.encode(), "sha256").hex()
+        order = {"base": base, "instruction": instruction, "secret": secret}
         session = AppWorldSession(
             self._servers, base, root.start_digest(base), root.documents, date, self._limits
         )
         try:
-            session.open(order, SETUP_SECONDS)
+            session.open(SETUP_SECONDS, root=str(root.directory), **order)
         except EpisodeFailed:
             session.close()
             raise
@@ -194,12 +190,12 @@ class AppWorld:
     def _outcome(self, session: AppWorldSession, official: bool) -> tuple[dict, dict]:
         """Returns an episode's outcome, and AppWorld's own evaluation of the saved state; leaves
         nothing on disk. Raises EpisodeFailed."""
-        final = session.final(SETUP_SECONDS)
+        final = session.ask("final", SETUP_SECONDS)
         if not official:
             return final, {}
         outputs = tempfile.mkdtemp(prefix="coevolve-appworld-")
         try:
-            return final, session.grade(outputs, SETUP_SECONDS)
+            return final, session.ask("grade", SETUP_SECONDS, outputs=outputs)
         except EpisodeFailed:
             session.close()  # before the directory goes, in which its processes may be writing
             raise
@@ -226,7 +222,7 @@ class AppWorld:
                     if session.step(action).get("fatal"):
                         raise BadRequest("the solution breaks a limit")
                 try:
-                    final = session.final(SETUP_SECONDS)
+                    final = session.ask("final", SETUP_SECONDS)
                 except EpisodeFailed as error:
                     if not self._gradable(base, official=False):
                         raise

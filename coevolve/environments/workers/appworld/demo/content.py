@@ -1,4 +1,4 @@
-"""People, records and texts of the demo world (`world.toml`), with what follows from them."""
+"""People, records and texts of the demo world (`world.toml`, `catalogues.toml`)."""
 
 from __future__ import annotations
 
@@ -70,23 +70,17 @@ class DemoPerson(NamedTuple):
         return f"{app.replace('_', '-')}-{self.password}"
 
 
-class DemoArtist(NamedTuple):
-    name: str
-    genre: str
-    album: str
+class CatalogueTable(NamedTuple):
+    columns: list[str]
+    rows: list[list[Any]]
 
 
 class DemoContent(NamedTuple):
     """The fields of `world.toml`, which says what the columns are."""
 
     people: list[DemoPerson]
-    artists: list[DemoArtist]
-    songs: list[tuple[str, str, int, float, int]]
     playlists: list[tuple[str, int, int]]
     review: tuple[int, str, str]
-    sellers: list[str]
-    deliverers: list[str]
-    products: list[tuple[str, str, str, float, int]]
     notes: list[tuple[str, str, list[str]]]
     projects: list[tuple[str, list[str]]]
     section: str
@@ -102,4 +96,9 @@ class DemoContent(NamedTuple):
     expenses: list[tuple[float, str]]
 
 
-CONTENT: DemoContent = read_data(Path(__file__).with_name("world.toml"), DemoContent)
+_HERE = Path(__file__).parent
+CONTENT: DemoContent = read_data(_HERE / "world.toml", DemoContent)
+CATALOGUES: dict[str, dict[str, CatalogueTable]] = read_data(
+    _HERE / "catalogues.toml", dict[str, dict[str, CatalogueTable]]
+)
+"""App → model → its rows."""

@@ -6,6 +6,7 @@ before APPWORLD_ROOT was set.
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from appworld.collections.models import ModelCollection
 from appworld.common.constants import CANARY_STRING, DEFAULT_SYSTEM_DATETIME
 from appworld.common.datetime import DateTime
 
-from .content import APPS, CONTENT, DemoPerson
+from .content import APPS, CATALOGUES, CONTENT, DemoPerson
 from .files import dump, save_databases
 from .history import BEGIN, record_history
 
@@ -43,8 +44,7 @@ def build_databases(data: Path) -> list[list[dict[str, Any]]]:
     )
     freezer = set_local_date_and_time(DEFAULT_SYSTEM_DATETIME)
     _documents(models, data / "api_docs" / "standard")
-    _music(models.spotify)
-    _products(models.amazon)
+    _catalogues(models)
     _accounts(models)
     unset_local_date_and_time(freezer)
     libraries = _history(apps)
@@ -67,56 +67,17 @@ def _documents(models: Any, folder: Path) -> None:
         table.save_all([table.create(app_name_=app, **row) for row in rows])
 
 
-def _music(spotify: Any) -> None:
-    artists, albums = {}, {}
-    for artist in CONTENT.artists:
-        artists[artist.name] = spotify.Artist.create_save(
-            name=artist.name, genre=artist.genre, created_at=DateTime(2020, 1, 1)
-        )
-    for number, artist in enumerate(CONTENT.artists):
-        albums[artist.name] = spotify.Album.create_save(
-            title=artist.album,
-            artist_ids=[artists[artist.name].id],
-            release_date=DateTime(2018 + number, 3, 1),
-            genre=artist.genre,
-            rating=3.0 + number / 2,
-        )
-    for number, (title, name, seconds, rating, plays) in enumerate(CONTENT.songs):
-        album = albums[name]
-        spotify.Song.create_save(
-            title=title,
-            artist_ids=album.artist_ids,
-            album_id=album.id,
-            duration=seconds,
-            release_date=DateTime(album.release_date.year, 3 + number // 28, 1 + number % 28),
-            genre=album.genre,
-            rating=rating,
-            play_count=plays,
-        )
+def _catalogues(models: Any) -> None:
+    for app, tables in CATALOGUES.items():
+        for model, table in tables.items():
+            for row in table.rows:
+                getattr(models[app], model).create_save(
+                    **dict(zip(table.columns, map(_as_date, row), strict=True))
+                )
 
 
-def _products(amazon: Any) -> None:
-    sellers = {}
-    for number, name in enumerate(CONTENT.sellers):
-        sellers[name] = amazon.Seller.create_save(name=name, rating=4.0 + number / 2)
-    for number, (name, kind, seller, price, days) in enumerate(CONTENT.products):
-        amazon.Product.create_save(
-            name=name,
-            product_type=kind,
-            description=f"{name}, by {seller}.",
-            seller_id=sellers[seller].id,
-            price=price,
-            delivery_days=days,
-            inventory_quantity=20 + number,
-            weight=0.5 + number / 4,
-            length=6.0 + number,
-            width=4.0,
-            height=3.0,
-            rating=3.0 + number % 4 / 2,
-            seller_rating=sellers[seller].rating,
-        )
-    for name in CONTENT.deliverers:
-        amazon.Deliverer.create_save(name=name)
+def _as_date(value: Any) -> Any:
+    return DateTime(value.year, value.month, value.day) if isinstance(value, date) else value
 
 
 def _accounts(models: Any) -> None:

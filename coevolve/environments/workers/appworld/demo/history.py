@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from .content import APPS, CONTENT
+from .content import APPS, CATALOGUES, CONTENT
 
 BEGIN = datetime(2023, 4, 3, 9, 0)
 LOGIN_TIME = datetime(2100, 1, 1)
@@ -106,7 +106,7 @@ def _todos(me: Accounts) -> None:
 
 def _shopping(me: Accounts) -> None:
     def product(step: int) -> int:
-        return 1 + (me.number + step) % len(CONTENT.products)
+        return 1 + (me.number + step) % len(CATALOGUES["amazon"]["Product"].rows)
 
     person = me.person
     card = me.call("amazon", "add_payment_card", **person.card)["payment_card_id"]
@@ -154,10 +154,11 @@ def _messages(me: Accounts) -> None:
 
 
 def _music(me: Accounts) -> list[int]:
-    rest = len(CONTENT.songs) - HITS
+    catalogue = CATALOGUES["spotify"]
+    rest = len(catalogue["Song"].rows) - HITS
     songs = [1 + (me.number * 2 + step) % HITS for step in range(LIBRARY_HITS)]
     songs += [HITS + 1 + (me.number * 5 + step) % rest for step in range(LIBRARY_OTHERS)]
-    artist = 1 + me.number % len(CONTENT.artists)  # each has one album, of the same number
+    artist = 1 + me.number % len(catalogue["Artist"].rows)  # each has one album, of the same number
     for song in songs:
         me.call("spotify", "add_song_to_library", song_id=song)
     me.call("spotify", "add_album_to_library", album_id=artist)
