@@ -300,7 +300,7 @@ class Verdict(Struct, frozen=True, kw_only=True, tag_field="schema", tag="coevol
     reward: float = 0.0  # Score of the solution, 0–1
     reason: str = ""
     attempts: Difficulty | UnsetType = UNSET
-    """Trials of an agent that saw only the query; absent without `--solver`."""
+    """Trials of an agent that saw only the query; absent without a solver (`validate --model`)."""
 
 
 class Evaluation(
