@@ -41,5 +41,7 @@ class _Kept:
         self._parameter = parameter
 
     def __call__(self, ctx: typer.Context, value: Any) -> Any:
-        callback = self._parameter.callback
-        return callback(ctx, self._parameter, value) if callback and value else value
+        parameter, callback = self._parameter, self._parameter.callback
+        if parameter.nargs != 1 or getattr(parameter, "multiple", False):
+            return value if isinstance(value, list | tuple) else ()
+        return callback(ctx, parameter, value) if callback and value else value
