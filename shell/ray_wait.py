@@ -1,4 +1,5 @@
-"""python ray_wait.py ADDRESS NODES GPUS SECONDS: waits until the Ray cluster has so many nodes and GPUs; exit 1 if it never has."""
+"""python ray_wait.py ADDRESS NODES GPUS SECONDS: waits until the Ray cluster has so many nodes and
+GPUs; exit 1 if it never has."""
 
 import sys
 import time

@@ -17,6 +17,10 @@ def awkward(pool: Pool) -> list[Task]:
     start = pool.start("files", ["TicketAPI", "GorillaFileSystem"])
     texts = ['it\'s "so"', "line\nbreak \\n", "ünïcödé 😀", "{'a': 1}"]
     return [
-        synthetic(start, [Call("touch", {"file_name": "new.txt"})], [Call("echo", {"content": text, "file_name": "new.txt"}), Call("ls", {"a": True})])
+        synthetic(
+            start,
+            [Call("touch", {"file_name": "new.txt"})],
+            [Call("echo", {"content": text, "file_name": "new.txt"}), Call("ls", {"a": True})],
+        )
         for text in texts
-    ] + [synthetic(pool.start("files", ["MathAPI"]), [Call("mean", {"numbers": [1, 2.5, -3e22]})])]  # fmt: skip
+    ] + [synthetic(pool.start("files", ["MathAPI"]), [Call("mean", {"numbers": [1, 2.5, -3e22]})])]

@@ -1,4 +1,5 @@
-"""What the tests share: the installed command as a subprocess, and guards for what a machine may lack."""
+"""What the tests share: the installed command as a subprocess, and guards for what a machine may
+lack."""
 
 from __future__ import annotations
 
@@ -17,20 +18,23 @@ REQUIRED = os.environ.get("COEVOLVE_REQUIRE", "").split(",")
 def run(
     *arguments: str | Path, stdin: str | bytes = b"", check: bool = True, **options
 ) -> subprocess.CompletedProcess:
-    """Runs `coevolve` with the arguments; stdin is text or bytes; returns bytes on stdout and stderr."""
+    """Runs `coevolve` with the arguments; stdin is text or bytes; returns bytes on stdout and
+    stderr."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     result = subprocess.run(
         [*COEVOLVE, *map(str, arguments)], input=data, capture_output=True, **options
     )
     if check and result.returncode:
         raise AssertionError(
-            f"coevolve {' '.join(map(str, arguments))} exited {result.returncode}: {result.stderr.decode()[-2000:]}"
+            f"coevolve {' '.join(map(str, arguments))} exited {result.returncode}: "
+            f"{result.stderr.decode()[-2000:]}"
         )
     return result
 
 
 def parse(words: list[str]) -> None:
-    """Reads a command line, without the name of the program, as the command would: options and values."""
+    """Reads a command line, without the name of the program, as the command would: options and
+    values."""
     from coevolve_cli import commands
 
     command, rest = commands._load(words[0]), words[1:]
@@ -65,7 +69,8 @@ def _missing(what: str, reason: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest):
-    """Skips a test whose environment (marker) is not installed, unless COEVOLVE_REQUIRE demands it."""
+    """Skips a test whose environment (marker) is not installed, unless COEVOLVE_REQUIRE demands
+    it."""
     for marker, name in (("bfcl", "bfcl"), ("official", "bfcl-official"), ("appworld", "appworld")):
         if request.node.get_closest_marker(marker) and not _installed(name):
             _missing(marker, f"run: coevolve env install {name}")
@@ -91,7 +96,8 @@ def _installed(name: str) -> bool:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory):
-    """A tiny policy for tests/grocer.py behind `transformers serve`: its directory, which is its name too, and the base URL."""
+    """A tiny policy for tests/grocer.py behind `transformers serve`: its directory, which is its
+    name too, and the base URL."""
     import real_server
 
     if gone := real_server.missing():

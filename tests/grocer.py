@@ -1,4 +1,5 @@
-"""A grocer's list as an environment for tests of policies. An argument names a file that gets a letter per opened session,
+"""A grocer's list as an environment for tests of policies. An argument names a file that gets a
+letter per opened session,
 each of which then takes a while."""
 
 import json

@@ -1,4 +1,5 @@
-"""A shopping list as an environment of one's own: standard library only, one JSON object a line in, one out."""
+"""A shopping list as an environment of one's own: standard library only, one JSON object a line in,
+one out."""
 
 import json
 import sys

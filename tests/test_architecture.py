@@ -1,4 +1,5 @@
-"""The house rules, checked on the source: no import runs upward, nothing evaluates text, the packages are all shipped."""
+"""The house rules, checked on the source: no import runs upward, nothing evaluates text, the
+packages are all shipped."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def test_every_room_has_a_floor():
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_import_runs_upward_or_sideways(path: Path):
-    """Lower floors never import higher ones, stages never one another, and nobody imports the folder `cli` by its name."""
+    """Lower floors never import higher ones, stages never one another, and nobody imports the
+    folder `cli` by its name."""
     here = (
         None
         if path.is_relative_to(ROOT / "cli")
@@ -94,7 +96,8 @@ def test_no_import_runs_upward_or_sideways(path: Path):
     ids=lambda p: str(p.relative_to(WORKERS)),
 )
 def test_a_worker_needs_nothing_of_the_toolkit(path: Path):
-    """What runs in a benchmark's interpreter imports the standard library, the benchmark, and its neighbours by their place."""
+    """What runs in a benchmark's interpreter imports the standard library, the benchmark, and its
+    neighbours by their place."""
     folders = path.relative_to(WORKERS).parts[:-1]
     allowed = sys.stdlib_module_names | BENCHMARKS.get("".join(folders[:1]), set())
     for node in ast.walk(ast.parse(path.read_text())):
@@ -110,7 +113,8 @@ def test_a_worker_needs_nothing_of_the_toolkit(path: Path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_nothing_is_evaluated_or_swallowed(path: Path):
-    """No eval, no exec but of a policy's own cells in its own process, no bare except, no broad except that passes over the error."""
+    """No eval, no exec but of a policy's own cells in its own process, no bare except, no broad
+    except that passes over the error."""
     banned = {"eval"} if path == POLICY_CODE else {"eval", "exec"}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -146,7 +150,8 @@ def test_the_package_list_names_every_package():
 
 
 def test_the_wheel_holds_everything_and_runs(tmp_path: Path):
-    """A wheel built from the repository has every source file, and works from where it is unpacked."""
+    """A wheel built from the repository has every source file, and works from where it is
+    unpacked."""
     command = [
         sys.executable,
         "-m",
@@ -173,7 +178,10 @@ def test_the_wheel_holds_everything_and_runs(tmp_path: Path):
             assert str(path.relative_to(ROOT)) in names
     assert not any(name.startswith("cli/") for name in names)
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from coevolve_cli.main import main; import coevolve; print(coevolve.__file__, file=sys.stderr); main()"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from coevolve_cli.main import main; "
+        "import coevolve; print(coevolve.__file__, file=sys.stderr); main()"
+    )
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "site"), "schema", "task"],
         capture_output=True,

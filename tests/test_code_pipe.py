@@ -1,4 +1,5 @@
-"""The pipe with a model in an environment whose actions are code (`code_pad.py`): blocks of several lines stay as they came."""
+"""The pipe with a model in an environment whose actions are code (`code_pad.py`): blocks of several
+lines stay as they came."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from coevolve.records import Exploration, Task
 
 PAD = f"{sys.executable} {Path(__file__).with_name('code_pad.py')}"
 MODEL = ["--env", PAD]
-CODE = "for word in ['{0}', '{0}']:\n    if word:\n\n\twrite(word)  # ``` is no fence here\n    # the end"
+CODE = (
+    "for word in ['{0}', '{0}']:\n    if word:\n\n"
+    "\twrite(word)  # ``` is no fence here\n    # the end"
+)
 WORDS = ("milk", "tea")
 
 
@@ -36,7 +40,8 @@ def coder(request):
 
 
 def tasks(prompt):
-    """One of the first step, and one of the second composed anew; both in the code of the transcript."""
+    """One of the first step, and one of the second composed anew; both in the code of the
+    transcript."""
     lines = next(
         text for _, text in FENCE.findall(prompt) if text.startswith('{"step"')
     ).splitlines()
@@ -48,7 +53,8 @@ def tasks(prompt):
 
 
 def test_code_goes_through_the_pipe_as_it_is(coevolve, tmp_path):
-    """Explored, abstracted, validated and solved by an agent; the code of every task is the model's, character by character."""
+    """Explored, abstracted, validated and solved by an agent; the code of every task is the
+    model's, character by character."""
     e, c, v = (tmp_path / f"{name}.jsonl" for name in "ecv")
     with ScriptedServer(coder) as server:
         at = [*MODEL, "--base-url", server.url, "--journal", tmp_path / "journal"]

@@ -1,4 +1,5 @@
-"""The pages of docs/ keep their promises: their records decode, their programs run, their links lead somewhere."""
+"""The pages of docs/ keep their promises: their records decode, their programs run, their links
+lead somewhere."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def test_the_stages_in_python(program: str, tmp_path: Path):
 
 
 def test_it_is_typed(program: str, tmp_path: Path):
-    """The same program passes mypy --strict on the user's side; one with a wrong argument does not."""
+    """The same program passes mypy --strict on the user's side; one with a wrong argument does
+    not."""
     pytest.importorskip("mypy")
     (tmp_path / "good.py").write_text(program)
     (tmp_path / "bad.py").write_text(program.replace("per_exploration=1", 'per_exploration="one"'))

@@ -1,4 +1,5 @@
-"""The settings of the loop: file, command line, what the loop tells its commands, and what a run goes on with."""
+"""The settings of the loop: file, command line, what the loop tells its commands, and what a run
+goes on with."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path):
 
 
 def test_what_is_written_is_what_was_read(tmp_path: Path):
-    """RUN/loop.toml, read again, gives the same settings: quotes, lists and letters of all kinds."""
+    """RUN/loop.toml, read again, gives the same settings: quotes, lists and letters of all
+    kinds."""
     given = {"without": ("rare", "boundary"), "env": 'python "my shop.py" é', "model": "a\\b"}
     first = loop.resolve(None, given, ['train.prompt-style="tools"', "train.lr=3e-4"])
     again = loop.resolve(write(tmp_path, loop.to_toml(*first)), {}, ())

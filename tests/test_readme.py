@@ -58,7 +58,8 @@ def test_links_lead_somewhere():
 
 
 def test_an_environment_of_ones_own(tmp_path: Path, command_path: str):
-    """The environment of docs/environments.md passes its check and goes through explore, abstract and validate."""
+    """The environment of docs/environments.md passes its check and goes through explore, abstract
+    and validate."""
     page = (ROOT / "docs" / "environments.md").read_text()
     (source,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     assert len([line for line in source.splitlines() if line.strip()]) <= 45

@@ -1,4 +1,5 @@
-"""The loop in miniature: shell/train_loop.sh with a tiny policy, killed and started again, and its refusals."""
+"""The loop in miniature: shell/train_loop.sh with a tiny policy, killed and started again, and its
+refusals."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def outputs(run: Path) -> dict[str, bytes]:
 
 
 def test_every_stage_leaves_its_file(whole):
-    """Two iterations: rollouts and signals in both, new tasks after the first, a table at the end."""
+    """Two iterations: rollouts and signals in both, new tasks after the first, a table at the
+    end."""
     run, report = whole
     found = outputs(run)
     stages = (
@@ -86,14 +88,16 @@ def test_every_stage_leaves_its_file(whole):
 
 
 def lend(whole: Path, run: Path, *iterations: str) -> None:
-    """Puts iterations' rollouts where a run finds them, so that it does not train again what `whole` trained."""
+    """Puts iterations' rollouts where a run finds them, so that it does not train again what
+    `whole` trained."""
     for name in iterations:
         (run / "iterations" / name).mkdir(parents=True)
         shutil.copy(whole / "iterations" / name / "rollouts.jsonl", run / "iterations" / name)
 
 
 def test_killed_in_each_part_it_ends_the_same(whole, tmp_path, model, env):
-    """kill -9 of everything while it explores, trains and makes new tasks: the same bytes as the undisturbed run."""
+    """kill -9 of everything while it explores, trains and makes new tasks: the same bytes as the
+    undisturbed run."""
     run = tmp_path / "a run"
     lend(whole[0], run, "002")
     for begun in ("initial/*.journal", "config.json", "iterations/001/candidates.jsonl", None):
@@ -116,7 +120,8 @@ def test_killed_in_each_part_it_ends_the_same(whole, tmp_path, model, env):
 
 @pytest.mark.slow
 def test_killed_again_and_again_it_ends_the_same(whole, tmp_path, model, env):
-    """kill -9 of everything after ever longer times, until it gets through: the same bytes as the undisturbed run."""
+    """kill -9 of everything after ever longer times, until it gets through: the same bytes as the
+    undisturbed run."""
     run, kills = tmp_path / "a run", 0
     for seconds in (1, 2, 4, 6, 9, 12, 15, None):
         process = subprocess.Popen(
@@ -139,7 +144,8 @@ def test_killed_again_and_again_it_ends_the_same(whole, tmp_path, model, env):
 
 
 def test_ablations(whole, tmp_path, model, env):
-    """New tasks without a verdict enter the set, signals left out do not occur, held-out tasks stay out."""
+    """New tasks without a verdict enter the set, signals left out do not occur, held-out tasks stay
+    out."""
     run, (first, _) = tmp_path / "run", whole
     lend(first, run, "001", "002")
     (held_out := tmp_path / "held_out.jsonl").write_bytes((first / "tasks.jsonl").read_bytes())
@@ -263,7 +269,8 @@ def test_a_trainer_that_was_not_stopped_is_told(tmp_path, model, env, stop: str,
     """And one that was stopped is not, whatever ended the loop."""
     (tools := tmp_path / "bin").mkdir()
     (tools / "coevolve").write_text(
-        f'#!/usr/bin/env bash\n[ "$1" != loop ] || exec {sys.executable} -m coevolve_cli.main "$@"\n'
+        "#!/usr/bin/env bash\n"
+        f'[ "$1" != loop ] || exec {sys.executable} -m coevolve_cli.main "$@"\n'
         f'[[ "$*" != *--stop ]] || {stop}\nexit 1\n'
     )
     (tools / "coevolve").chmod(0o755)

@@ -1,4 +1,5 @@
-"""Tiny Hugging Face models for tests: byte-level tokenizer, chat templates, a random Llama, a few steps of imitation."""
+"""Tiny Hugging Face models for tests: byte-level tokenizer, chat templates, a random Llama, a few
+steps of imitation."""
 
 from __future__ import annotations
 
@@ -38,11 +39,14 @@ Be brief.<|im_end|>
 {%- endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-"""As Qwen2.5 frames: a newline after the end token, tool results gathered in a user message, tools in a system message."""
+"""As Qwen2.5 frames: a newline after the end token, tool results gathered in a user message, tools
+in a system message."""
 
 THINKING = """
 {%- set ns = namespace(last=-1) %}
-{%- for m in messages %}{% if m.role == "user" %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
+{%- for m in messages %}
+{%- if m.role == "user" %}{% set ns.last = loop.index0 %}{% endif %}
+{%- endfor %}
 {%- if tools %}<|im_start|>system
 Tools:{% for t in tools %} {{ t | tojson }}{% endfor %}<|im_end|>
 {% endif %}
@@ -74,9 +78,12 @@ Tools:{% for t in tools %} {{ t | tojson }}{% endfor %}<|im_end|>
 """As Qwen3 frames: reasoning is shown after the last user turn only."""
 
 NO_TOOLS = (
-    "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('unknown role') }}{% endif %}"
-    "{% if loop.index0 and messages[loop.index0 - 1].role == m.role %}{{ raise_exception('roles must alternate') }}{% endif %}"
-    "<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+    "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}"
+    "{{ raise_exception('unknown role') }}{% endif %}"
+    "{% if loop.index0 and messages[loop.index0 - 1].role == m.role %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
 """As some models have it: user and assistant in turn, nothing else."""
 
@@ -135,7 +142,8 @@ def llama(
     return LlamaForCausalLM(config).eval()
 
 
-# A policy for tests/grocer.py that calls well and picks the item that it is asked for about half of the time.
+# A policy for tests/grocer.py that calls well and picks the item that it is asked for about half of
+# the time.
 
 ITEMS = ["tea", "bread", "milk"]
 CARE = 0.3

@@ -54,7 +54,8 @@ def pools() -> Iterator[Pools]:
 
 @pytest.fixture
 def bfcl(pools: Pools) -> Pool:
-    """One BFCL worker for a module; started by its first test, so that a test that is skipped needs none."""
+    """One BFCL worker for a module; started by its first test, so that a test that is skipped needs
+    none."""
     return pools("bfcl")
 
 
@@ -66,5 +67,6 @@ def appworld_pools() -> Iterator[Pools]:
 
 @pytest.fixture
 def appworld(appworld_pools: Pools) -> Pool:
-    """One AppWorld worker for all modules, because it takes seconds to warm up; started by its first test."""
+    """One AppWorld worker for all modules, because it takes seconds to warm up; started by its
+    first test."""
     return appworld_pools("appworld")

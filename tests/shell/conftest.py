@@ -37,7 +37,8 @@ def loop(tmp_path: Path, command_path: str) -> Loop:
 
 @pytest.fixture
 def trained(loop: Loop, rollouts: Path) -> Loop:
-    """One whose iterations are trained: the stages around training are what its tests are about (tests/test_shell.py trains)."""
+    """One whose iterations are trained: the stages around training are what its tests are about
+    (tests/test_shell.py trains)."""
     for name in ("001", "002"):
         (loop.run / "iterations" / name).mkdir(parents=True)
         shutil.copy(rollouts, loop.run / "iterations" / name)

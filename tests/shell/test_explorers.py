@@ -1,4 +1,5 @@
-"""shell/train_loop.sh with a model that explores and writes: at an API, at a server that the script starts, the policy itself.
+"""shell/train_loop.sh with a model that explores and writes: at an API, at a server that the script
+starts, the policy itself.
 
 The models are scripted ones behind real sockets.
 """
@@ -17,7 +18,8 @@ from scripted_server import ScriptedServer
 
 
 def test_a_model_at_an_api(trained: Loop, given: tuple[Path, Path]):
-    """The model explores, writes and solves; what it took is kept by stage; the same command again asks for nothing."""
+    """The model explores, writes and solves; what it took is kept by stage; the same command again
+    asks for nothing."""
     model, tasks = given
     with ScriptedServer(competent) as server:
         api = (
@@ -105,7 +107,8 @@ def test_a_server_that_does_not_start(loop: Loop, given: tuple[Path, Path]):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_it_leaves_no_server_behind(loop: Loop, given: tuple[Path, Path], number: int):
-    """A signal to the script alone, in the middle of a stage, ends its server, too; and the stage, unless it is kill -9."""
+    """A signal to the script alone, in the middle of a stage, ends its server, too; and the stage,
+    unless it is kill -9."""
     process = loop.start(
         given[0], "--explorer", "server", "--explorer-model", "org/teacher", "--initial", "5000"
     )

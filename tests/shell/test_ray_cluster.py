@@ -1,4 +1,5 @@
-"""shell/ray_cluster.sh with real Ray: two nodes on this machine, the second reached over an `ssh` that stands in for the network."""
+"""shell/ray_cluster.sh with real Ray: two nodes on this machine, the second reached over an `ssh`
+that stands in for the network."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ SCRIPT = Path(__file__).parent.parent.parent / "shell" / "ray_cluster.sh"
 LOOK = """
 import ray
 ray.init(log_to_driver=False, logging_level="ERROR")
-print(sum(node["Alive"] for node in ray.nodes()), "nodes", int(ray.cluster_resources()["GPU"]), "GPUs", flush=True)
+nodes, gpus = sum(node["Alive"] for node in ray.nodes()), int(ray.cluster_resources()["GPU"])
+print(nodes, "nodes", gpus, "GPUs", flush=True)
 """
 
 
 @pytest.fixture
 def cluster(tmp_path: Path):
-    """Starts the script with a command; the environment variable MARKED tells its processes from others'."""
+    """Starts the script with a command; the environment variable MARKED tells its processes from
+    others'."""
     tools = tmp_path / "bin"
     put_ssh(tools)
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -89,7 +92,8 @@ def marked(text: str) -> list[int]:
 
 
 def test_a_command_on_two_nodes(cluster, tmp_path: Path):
-    """The command sees both nodes and all GPUs at RAY_ADDRESS, its exit code is the script's; the fixture looks for leftovers."""
+    """The command sees both nodes and all GPUs at RAY_ADDRESS, its exit code is the script's; the
+    fixture looks for leftovers."""
     process = cluster("bash", "-c", f"{sys.executable} -c '{LOOK}'; exit 7")
     out, error = process.communicate()
     assert (process.returncode, out) == (7, "2 nodes 4 GPUs\n"), error
@@ -109,7 +113,8 @@ def test_killed_it_leaves_nothing(cluster, tmp_path: Path):
 
 
 def test_ray_that_does_not_start(cluster):
-    """The script ends at once, with Ray's words and exit 69, not after its patience for the other nodes."""
+    """The script ends at once, with Ray's words and exit 69, not after its patience for the other
+    nodes."""
     process = cluster("true", flags="--no-such-flag")
     _, error = process.communicate()
     assert process.returncode == 69

@@ -1,4 +1,5 @@
-"""The scripts themselves: checked by shellcheck, and what they would run compared with the files of dry_run/, in order and in full."""
+"""The scripts themselves: checked by shellcheck, and what they would run compared with the files of
+dry_run/, in order and in full."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ def test_a_dry_run_prints_every_command(name: str, tmp_path: Path, env: dict[str
 
 @pytest.mark.parametrize("name", DRY_RUNS)
 def test_the_command_line_takes_it(name: str, tmp_path: Path):
-    """Each printed command parses, with the settings that it reads: all its options take their values."""
+    """Each printed command parses, with the settings that it reads: all its options take their
+    values."""
     text = (EXPECTED / f"{name}.txt").read_text().replace("DIR/", f"{tmp_path}/")
     (tmp_path / "CONFIG").touch()
     if settings := re.search(r"cat > (\S+) << 'END'\n(.*?)^END$", text, re.M | re.S):

@@ -1,4 +1,5 @@
-"""shell/slurm/train_loop.sbatch for real, but for Slurm: its commands stand in here, and run on this machine what they are given."""
+"""shell/slurm/train_loop.sbatch for real, but for Slurm: its commands stand in here, and run on
+this machine what they are given."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def calls(job: Loop, name: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_last_node_serves_the_explorer(job: Loop, given: tuple[Path, Path]):
-    """Of two nodes one trains and one serves the model that explores; all ends with the loop, and the job is done."""
+    """Of two nodes one trains and one serves the model that explores; all ends with the loop, and
+    the job is done."""
     job.env |= {
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_JOB_NODELIST": "here,localhost",
@@ -71,7 +73,8 @@ def test_the_last_node_serves_the_explorer(job: Loop, given: tuple[Path, Path]):
 def test_before_the_time_limit(
     job: Loop, given: tuple[Path, Path], number: int, restarts: str, queued: list[str]
 ):
-    """Slurm's warning ends the loop and puts the job back into the queue, so many times; scancel only ends it."""
+    """Slurm's warning ends the loop and puts the job back into the queue, so many times; scancel
+    only ends it."""
     job.env["SLURM_RESTART_COUNT"] = restarts
     process = job.start(given[0], "--initial", "5000", script=SCRIPT)
     job.until("initial/*.journal", process)
@@ -92,7 +95,8 @@ def test_a_stalled_trainer(job: Loop, given: tuple[Path, Path]):
 
 
 def test_too_few_nodes_for_the_preset(job: Loop, tmp_path: Path):
-    """A warning that names the number; the last node does not count where it serves the explorer; an override decides."""
+    """A warning that names the number; the last node does not count where it serves the explorer;
+    an override decides."""
     flags = ["--backend", "verl", "--preset", "qwen3-30b-a3b", "--dry-run"]
 
     def said(nodes: str, *more: str, **env: str) -> str:

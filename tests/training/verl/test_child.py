@@ -167,8 +167,8 @@ def test_each_step_learns_from_its_rollouts(long_run, laptop_policy):
     """An update raises the log-probabilities of its batch's better rollouts against those of the
     worse ones.
 
-    The gain of a step is the mean over policy tokens of advantage times change of log-probability: to
-    first order the objective, and so above 0 on any machine, whatever was drawn.
+    The gain of a step is the mean over policy tokens of advantage times change of log-probability:
+    to first order the objective, and so above 0 on any machine, whatever was drawn.
     """
     before, informative = laptop_policy, 0
     for step in range(1, 7):
