@@ -1,13 +1,15 @@
-"""Errors and exit codes. The one place that exits is `coevolve_cli.main`.
+"""Errors and exit codes. The one place that exits is cli/main.py.
 
-CoevolveError                 1   the run failed ├── UsageError                2   a flag, a
-configuration or a combination of them is wrong ├── BadInput                  3   a record cannot be
-read; carries file and line ├── NothingFound              4   only with -e ├── BudgetReached
-5   a limit of calls, tokens or cost; resumable ├── Unreachable              69   a model or an
-environment cannot be started or reached │   └── MissingDependency    69   with the exact install
-line ├── WriteFailed              74   disk full, permission, I/O error ├── Partial
-75   some work is missing; a rerun resumes └── PipeClosed              141   the reader of our
-output has gone; silent
+CoevolveError                 1   the run failed
+├── UsageError                2   a flag, a configuration or a combination of them is wrong
+├── BadInput                  3   a record cannot be read; carries file and line
+├── NothingFound              4   only with -e
+├── BudgetReached             5   a limit of calls, tokens or cost; resumable
+├── Unreachable              69   a model or an environment cannot be started or reached
+│   └── MissingDependency    69   with the exact install line
+├── WriteFailed              74   disk full, permission, I/O error
+├── Partial                  75   some work is missing; a rerun resumes
+└── PipeClosed              141   the reader of our output has gone; silent
 """
 
 from __future__ import annotations
