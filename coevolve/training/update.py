@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coevolve.errors import CoevolveError
 from coevolve.training import grpo
+from coevolve.training.settings import GrpoSettings
 
 if TYPE_CHECKING:
     import torch
@@ -36,13 +37,6 @@ class Sample(NamedTuple):
     mask: list[int]
     logprobs: list[float]
     advantage: float
-
-
-class Objective(NamedTuple):
-    beta: float
-    clip: grpo.Clip
-    temperature: float
-    grad_clip: float
 
 
 class UpdateReport(NamedTuple):
@@ -114,7 +108,7 @@ def update(
     reference: ReferencePolicy,
     optimizer: torch.optim.Optimizer,
     samples: list[Sample],
-    objective: Objective,
+    settings: GrpoSettings,
 ) -> UpdateReport:
     """Adds up the gradients of all samples and steps once. At least one policy token is needed.
 
@@ -131,11 +125,11 @@ def update(
     for indices in micro_batches([len(s.token_ids) for s in samples], limit):
         part = _tensors([samples[i] for i in indices], model.device)
         began = time.perf_counter()
-        fixed = reference.logprobs(part.ids, part.mask, objective.temperature)
+        fixed = reference.logprobs(part.ids, part.mask, settings.temperature)
         reference_seconds += time.perf_counter() - began
-        _accumulate(model, part, fixed, objective, total, sums)
+        _accumulate(model, part, fixed, settings, total, sums)
     parameters = [p for p in model.model.parameters() if p.requires_grad]
-    norm = torch.nn.utils.clip_grad_norm_(parameters, objective.grad_clip).item()
+    norm = torch.nn.utils.clip_grad_norm_(parameters, settings.grad_clip).item()
     if not math.isfinite(norm) or not math.isfinite(sums["loss"]):
         raise CoevolveError(
             "the loss or its gradient is not finite: training diverged (a lower --lr helps)"
@@ -175,22 +169,23 @@ def _accumulate(
     model: LocalModel,
     part: _MicroBatch,
     fixed: Tensor | None,
-    objective: Objective,
+    settings: GrpoSettings,
     total: int,
     sums: dict[str, float],
 ) -> None:
     """Backward pass of one micro-batch; adds its shares of the token means to `sums`."""
     import torch
 
-    logprobs, entropies = token_logprobs(model, part.ids, part.mask, objective.temperature)
+    logprobs, entropies = token_logprobs(model, part.ids, part.mask, settings.temperature)
     old = logprobs.detach() if model.autocast else part.sampled
-    policy = grpo.policy_loss(logprobs, old, part.advantages, objective.clip)
+    clip = grpo.Clip(settings.clip_low, settings.clip_high, settings.clip_dual)
+    policy = grpo.policy_loss(logprobs, old, part.advantages, clip)
     kl = grpo.kl_k3(logprobs, fixed) if fixed is not None else torch.zeros_like(logprobs)
-    loss = grpo.token_mean(policy.loss + objective.beta * kl, total)
+    loss = grpo.token_mean(policy.loss + settings.beta * kl, total)
     loss.backward()
     gap = (logprobs.detach() - part.sampled).abs()
     means = {
-        "loss": policy.loss.detach() + objective.beta * kl.detach(),
+        "loss": policy.loss.detach() + settings.beta * kl.detach(),
         "policy_loss": policy.loss.detach(),
         "kl": kl.detach(),
         "entropy": entropies,

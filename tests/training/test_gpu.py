@@ -17,7 +17,8 @@ from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.environments.client import Pool
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.training import grpo
-from coevolve.training.update import Objective, ReferencePolicy, Sample, update
+from coevolve.training.settings import GrpoSettings
+from coevolve.training.update import ReferencePolicy, Sample, update
 from conftest import run
 
 pytestmark = pytest.mark.gpu
@@ -54,9 +55,7 @@ def step(policy, samples, device, dtype):
     model = LocalModel.load(str(policy), device=device, dtype=dtype)
     optimizer = torch.optim.AdamW(model.model.parameters(), lr=LR)
     reference = ReferencePolicy(LocalModel.load(str(policy), device=device, dtype=dtype))
-    done = update(
-        model, reference, optimizer, samples, Objective(5e-3, grpo.Clip(0.2, 0.28, 3.0), 1.0, 1.0)
-    )
+    done = update(model, reference, optimizer, samples, GrpoSettings(beta=5e-3, temperature=1.0))
     return done, {name: value.float().cpu() for name, value in model.model.state_dict().items()}
 
 

@@ -12,7 +12,7 @@ import torch
 from coevolve.training import grpo
 
 F64 = torch.float64
-CLIP = grpo.Clip(0.2, 0.28, 3.0)
+CLIP = grpo.Clip(low=0.2, high=0.28, dual=3.0)
 
 
 def test_advantages_by_hand():

@@ -11,18 +11,11 @@ import torch
 import tiny_models
 from coevolve.errors import CoevolveError
 from coevolve.models.transformers_lm import LocalModel
-from coevolve.training import grpo
 from coevolve.training import update as module
-from coevolve.training.update import (
-    Objective,
-    ReferencePolicy,
-    Sample,
-    micro_batches,
-    token_logprobs,
-    update,
-)
+from coevolve.training.settings import GrpoSettings
+from coevolve.training.update import ReferencePolicy, Sample, micro_batches, token_logprobs, update
 
-OBJECTIVE = Objective(beta=0.05, clip=grpo.Clip(0.2, 0.28, 3.0), temperature=0.7, grad_clip=0.5)
+OBJECTIVE = GrpoSettings(beta=0.05, temperature=0.7, grad_clip=0.5)
 
 
 def model(seed):

@@ -102,7 +102,7 @@ class Ready(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}
     """Episodes, in all and by stop reason; `other_weights`: sampled by others than `step`'s."""
     metrics: dict[str, Any] = {}
-    """Of the last step."""
+    """The line of the last step."""
 
 
 class TrainerFailure(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import pytest
 import tiny_models
 from coevolve import jsonl
 from coevolve.records import Start, Task
+from coevolve.training import batches
 from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Heartbeat, Ready, TrainerFailure, VerlFiles, VerlJob, read
 from verl_child import get, job_of, kill, post, question, start, tasks_of, wait_for, weak_policy
@@ -77,6 +78,10 @@ def long_run(laptop_policy: Path, tmp_path_factory: pytest.TempPathFactory) -> L
     env = f"{sys.executable} {Path(__file__).with_name('ill_desk.py')} 11"
     job, files = job_of(run, laptop_policy, env=env, steps=2), VerlFiles(run)
     tasks = {number: tasks_of(env, number) for number in (1, 2, 3)}
+    # A request that says nothing: its group fails as one whatever is drawn, so the first update
+    # sees a group without variance on any machine.
+    first = batches.plan(tasks[1], job.settings, 0)[0]
+    tasks[1][tasks[1].index(first)] = msgspec.structs.replace(first, query=["hello"])
     jsonl.write(files.tasks(1), tasks[1])
     child = start(job)
     try:

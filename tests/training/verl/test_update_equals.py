@@ -13,7 +13,8 @@ from coevolve import jsonl
 from coevolve.models.transformers_lm import LocalModel
 from coevolve.records import Rollout
 from coevolve.training import grpo
-from coevolve.training.update import Objective, ReferencePolicy, Sample, update
+from coevolve.training.settings import GrpoSettings
+from coevolve.training.update import ReferencePolicy, Sample, update
 
 pytestmark = [
     pytest.mark.verl,
@@ -54,7 +55,7 @@ def both(long_run, laptop_policy):
         for record, advantage, keep in zip(played, advantages, kept, strict=True)
         if keep
     ]
-    objective = Objective(5e-3, grpo.Clip(0.2, 0.28, 3.0), 1.0, 1.0)
+    objective = GrpoSettings(beta=5e-3, temperature=1.0)
     done = update(
         model, ReferencePolicy(LocalModel.load(str(laptop_policy))), optimizer, samples, objective
     )
