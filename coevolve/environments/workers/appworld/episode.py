@@ -32,7 +32,7 @@ from .warmup import warm_up
 
 FOREVER_SECONDS = 1e6
 REPLY_SECONDS = 20.0
-"""How long a policy may leave an answer unread."""
+"""Time in which a policy must read an answer."""
 
 
 class _EpisodeServer:

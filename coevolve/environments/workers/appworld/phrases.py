@@ -1,5 +1,5 @@
-"""How people ask for some ninety of AppWorld's 457 APIs: those that tasks can be about and those
-that inform them; the folder `phrases` has a file for each app.
+"""Phrases that people ask with for some 130 of AppWorld's 457 APIs: ninety that tasks can be about,
+the others inform them. The folder `phrases` has a file for each app.
 
 The program writer fills these templates (`protocol.Language`). An API that is not here is never
 asked for and never offered to an explorer without a model: logging in and out, accounts and

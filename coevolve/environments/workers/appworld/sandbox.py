@@ -52,7 +52,7 @@ def _prctl(option: int, *arguments: object) -> int:
 
 
 def supported() -> str | None:
-    """None where a process can be locked in, else what is missing."""
+    """Returns None where a process can be locked in, else the reason why not."""
     if sys.platform != "linux":
         return f"policy code can be confined on Linux only, this is {sys.platform}"
     if platform.machine() not in _MACHINES:

@@ -31,7 +31,7 @@ _UNCOMPARED = ("admin.PaymentCard",)
 
 
 class Preloaded(NamedTuple):
-    """What all episodes share."""
+    """The routes and tables that all episodes share."""
 
     routes: list[Route]
     tables: list[TableSchema]
