@@ -3,9 +3,10 @@
 They are read from the loaded objects (so official and generated states serve alike) and, for what a
 user makes up (texts, amounts, dates, new names), drawn from `content` by a generator seeded with
 the state. How a request words them is in phrases/*.toml: the value stands in a slot as it is here
-(a date as 2026-05-01). Values that only make sense together (both ends of a route, both units of a conversion)
-are drawn together, one choice a state, so that independent choices by an explorer fit. What the
-environment has yet to generate (a token before logging in, the id of an order to come) is not here.
+(a date as 2026-05-01). Values that only make sense together (both ends of a route, both units of a
+conversion) are drawn together, one choice a state, so that independent choices by an explorer fit.
+What the environment has yet to generate (a token before logging in, the id of an order to come) is
+not here.
 """
 
 from __future__ import annotations
