@@ -195,8 +195,9 @@ def impatient():
     its error."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COEVOLVE_APPWORLD_KEEP_OUTPUT", "1")
-        with Pool("appworld", call_timeout=3, memory_mb=256) as pool:
-            yield pool
+        pool = Pool("appworld", call_timeout=3, memory_mb=256)
+    with pool:
+        yield pool
 
 
 CHANNEL = """

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import pendulum
 
 from .code import as_printed
+from .observation import CellStream, cut
 
 FAILED = "Execution failed. Traceback:\n"
 MAX_ERROR_CHARS = 1 << 20
@@ -90,7 +91,7 @@ class Interpreter:
             return CellOutput(printed if printed.strip() else "Execution successful.", None)
         shown_error, kind = _described(error, seconds)
         text = FAILED + shown_error
-        return CellOutput(_cut(printed + text if with_output else text), kind)
+        return CellOutput(cut(printed + text if with_output else text, MAX_ERROR_CHARS), kind)
 
     def _refusal(self, code: str) -> CellOutput | None:
         try:
@@ -156,30 +157,6 @@ class _Alarm:
             raise CellTimeout
 
 
-class CellStream(io.TextIOBase):
-    """The output of a cell: all of it, or its first and last characters with a note of the rest."""
-
-    def __init__(self, keep: int):
-        self._keep, self._head, self._tail, self._length = keep, io.StringIO(), "", 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"string argument expected, got {type(text).__name__!r}")
-        room = max(0, self._keep - self._head.tell())
-        self._head.write(text[:room])
-        self._tail = (self._tail + text[room:])[-self._keep :]
-        self._length += len(text)
-        return len(text)
-
-    def text(self) -> str:
-        left_out = self._length - self._head.tell() - len(self._tail)
-        note = f"\n[… {left_out} characters …]\n" if left_out else ""
-        return self._head.getvalue() + note + self._tail
-
-
 def _described(error: BaseException, seconds: int) -> tuple[str, str]:
     """Returns the error's text and kind, whatever its own methods, which a cell may have written,
     do."""
@@ -196,13 +173,6 @@ def _described(error: BaseException, seconds: int) -> tuple[str, str]:
         ]
         name = type.__dict__["__name__"].__get__(type(error))
         return dedent("\n".join([*lines, f"{name}: <exception str() failed>"])), "exception"
-
-
-def _cut(text: str) -> str:
-    """Returns the text, cut in its middle if it would not fit a frame."""
-    output = CellStream(MAX_ERROR_CHARS // 2)
-    output.write(text)
-    return output.text()
 
 
 def shown(error: BaseException, seconds: int) -> str:

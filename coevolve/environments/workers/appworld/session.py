@@ -27,6 +27,7 @@ from .channel import (
 )
 from .code import PAGE_ROWS, as_printed, left_out
 from .fork_server import OUT_OF_MEMORY, ForkServer
+from .observation import cut
 
 STATUS_KINDS = {
     401: "denied",
@@ -39,8 +40,6 @@ STATUS_KINDS = {
 CELL_KINDS = frozenset("syntax_error denied empty timeout memory api_error exception".split())
 """Kinds of error of a cell; the policy's process could send anything."""
 _STATUS = re.compile(r"Response status code is (\d+):")
-_NOTE_CHARS = 100
-"""Room for the note of a cell that has cut its output itself."""
 ENDING_SECONDS = 1.0
 
 
@@ -256,7 +255,7 @@ class AppWorldSession:
     def _result(self, text: str, error: str | None, outcome: dict) -> dict:
         self.state = self._state_digest(outcome["state"])
         return {
-            "observation": trimmed(clean(text), self._limits.observation_chars),
+            "observation": cut(clean(text), self._limits.observation_chars),
             "error": error,
             "effects": outcome["effects"],
             "state": self.state,
@@ -303,11 +302,3 @@ def _grace(channel: Channel) -> float:
     except ChannelClosed:
         return ENDING_SECONDS
     return 0.0
-
-
-def trimmed(text: str, limit: int) -> str:
-    """Returns the text, or its first and last part with a note of the length left out."""
-    if len(text) <= limit + _NOTE_CHARS:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
