@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
-    {"records", "errors", "options", "statistics", "provenance", "supervise"},
+    {"records", "errors", "options", "statistics", "supervise"},
     {"jsonl", "runs"},
     {"environments", "models"},
     {"agents"},

@@ -35,8 +35,8 @@ from coevolve.environments.client import Pool
 from coevolve.environments.protocol import ActionResult, Description, Opened, Tool
 from coevolve.environments.replay import ReplayCoroutine, checked_responses
 from coevolve.grounding.solutions import executed_steps, first_unknown
+from coevolve.grounding.sources import last_name, output, parts_of, sources
 from coevolve.grounding.texts import mentions
-from coevolve.provenance import last_name, output, parts_of, sources
 from coevolve.records import Action, Call, Exploration, Step, canonical
 
 MAX_TURN_CHARACTERS = 1200

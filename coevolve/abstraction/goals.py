@@ -19,7 +19,7 @@ from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.environments.client import Fault
 from coevolve.environments.protocol import ActionResult, Description, Tool
 from coevolve.environments.replay import ReplayCoroutine, ReplayedEpisode, ReplayJob
-from coevolve.provenance import at, output
+from coevolve.grounding.sources import at, output
 from coevolve.records import Action, Call, Start, Task, canonical
 
 GOALS_PER_EXPLORATION = 24

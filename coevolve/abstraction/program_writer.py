@@ -22,7 +22,7 @@ from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.programs import call_text, program, python_literal
 from coevolve.environments.protocol import CodeSyntax
 from coevolve.grounding.programs import unknown_constants
-from coevolve.provenance import ValueSource, at, output
+from coevolve.grounding.sources import ValueSource, at, output
 
 _RESERVED = {*keyword.kwlist, *"apis print next row list dict set str file id type".split()}
 

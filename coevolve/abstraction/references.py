@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coevolve.environments.protocol import Tool
+from coevolve.grounding.sources import at, output
 from coevolve.grounding.texts import ORDINALS
-from coevolve.provenance import at, output
 from coevolve.records import Call, Step
 
 ROW_SLOT = re.compile(r"\{([\w.]+)\}")

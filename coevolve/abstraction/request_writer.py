@@ -23,7 +23,7 @@ from coevolve.abstraction.tool_names import named_tool
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.grounding.arguments import grounded, is_default, json_key
-from coevolve.provenance import ValueSource, at, identity, output, parts_of
+from coevolve.grounding.sources import ValueSource, at, identity, output, parts_of
 
 MAX_TURN_CHARACTERS = 600
 _SLOT = re.compile(r"\{(\w+)\}")

@@ -29,7 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coevolve.environments.protocol import Tool
-from coevolve.provenance import words_of
+from coevolve.grounding.sources import words_of
 
 _IDENTIFIER = re.compile(r"[._]|[a-z][A-Z]")
 _TOOL = r"\s+(?:tool|function|command|API)\b"

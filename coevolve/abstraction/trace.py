@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from coevolve.abstraction.references import reference
 from coevolve.environments.protocol import Opened, Tool
-from coevolve.provenance import ValueSource, alike, at, identity, sources
+from coevolve.grounding.sources import ValueSource, alike, at, identity, sources
 from coevolve.records import Call, Exploration, Start, Step
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from coevolve.environments.protocol import Language, Tool
 from coevolve.exploration.schemas import Schema, fits, invent, properties
-from coevolve.provenance import output
+from coevolve.grounding.sources import output
 from coevolve.records import Step, canonical
 
 MAX_MEMBERS = 20  # Members of an observed list that are remembered

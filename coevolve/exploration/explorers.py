@@ -17,7 +17,7 @@ from coevolve.exploration.memory import Recipe, is_goal
 from coevolve.exploration.pattern import WeakPattern, repeat
 from coevolve.exploration.schemas import fits, properties, required, shapes
 from coevolve.exploration.search import achieve, attempt, repeat_with_observed
-from coevolve.provenance import trivial
+from coevolve.grounding.sources import trivial
 
 TARGET_STEPS = 30  # Steps that coverage spends on one target
 CURIOUS_STEPS = 6  # Steps that the curious explorer spends on one tool

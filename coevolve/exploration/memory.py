@@ -19,7 +19,7 @@ from coevolve.agents.code.calls import api_calls
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.arguments import has_phrase, leaves, phrases_of, resemblance
 from coevolve.exploration.schemas import Shape
-from coevolve.provenance import output
+from coevolve.grounding.sources import output
 from coevolve.records import Call, Exploration, Step, Task
 
 WORKED = ("effect", "response")

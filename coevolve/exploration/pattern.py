@@ -18,7 +18,7 @@ from coevolve.environments.replay import ReplayJob, replay
 from coevolve.exploration.episode import Episode, outcome_of, step_of
 from coevolve.exploration.memory import WORKED, goals_of, is_goal, recipe_of
 from coevolve.exploration.schemas import fits, properties
-from coevolve.provenance import ValueSource, at, output, sources
+from coevolve.grounding.sources import ValueSource, at, output, sources
 from coevolve.records import Call, Signal, Step, Task, Trajectory, canonical
 
 Origin = dict[tuple, ValueSource]  # Path in a call's arguments → where the value came from

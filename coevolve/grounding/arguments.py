@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from coevolve.environments.protocol import Tool
+from coevolve.grounding.sources import GIVEN, ValueSource, at, identity, trivial
 from coevolve.grounding.texts import mentions, plain, states
-from coevolve.provenance import GIVEN, ValueSource, at, identity, trivial
 
 FEW_CHOICES = 4
 """Members of an enum of ways (on, off, auto); a longer one is of things (cities, currencies)."""
@@ -47,7 +47,7 @@ def grounded(
     source: ValueSource = GIVEN,
 ) -> Grounding:
     """The verdict on the part of a call's arguments at `path`. `text` has the user's turns so far,
-    `shown` the earlier outputs by step, `source` is where provenance found the value."""
+    `shown` the earlier outputs by step, `source` is where the value was first seen."""
     value, whole = at(arguments, path), arguments[path[0]]
     if is_default(tool, path[0], whole):
         return FREE

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coevolve.environments.protocol import ActionResult, CodeSyntax, Tool
 from coevolve.grounding.arguments import UNKNOWN, Grounding, grounded
 from coevolve.grounding.programs import unknown_constants
-from coevolve.provenance import at, output, parts_of, sources
+from coevolve.grounding.sources import at, output, parts_of, sources
 from coevolve.records import Action, Call, Step, canonical
 
 

@@ -20,7 +20,7 @@ from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import ReplayedEpisode, ReplayJob, effects_digest, replay
 from coevolve.grounding.arguments import is_default
-from coevolve.provenance import identity
+from coevolve.grounding.sources import identity
 from coevolve.records import Action, Task, content_id, task_id
 
 LONG_TURN_WORDS = 8

@@ -15,7 +15,7 @@ from coevolve.abstraction.request_writer import RequestWriter, Unwritable
 from coevolve.abstraction.trace import read_trace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, CodeSyntax, Language, Opened, Tool
-from coevolve.provenance import ValueSource
+from coevolve.grounding.sources import ValueSource
 from coevolve.records import Call, Effect, Exploration, Start, Step
 
 SONGS = [

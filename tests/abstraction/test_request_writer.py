@@ -10,7 +10,7 @@ from coevolve.abstraction.request_writer import MAX_TURN_CHARACTERS, RequestWrit
 from coevolve.abstraction.trace import ExplorationTrace
 from coevolve.abstraction.turns import TurnPlan
 from coevolve.environments.protocol import ActionResult, Language, Opened, Tool
-from coevolve.provenance import ValueSource
+from coevolve.grounding.sources import ValueSource
 from coevolve.records import Call, Start, Step
 
 PROPERTIES = {"a": {}, "b": {}, "unlock": {}, "lines": {"default": 10}, "doors": {}}

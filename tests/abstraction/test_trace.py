@@ -7,8 +7,8 @@ import pytest
 from coevolve.abstraction.references import OutputPhrase, reference
 from coevolve.abstraction.trace import read_trace
 from coevolve.environments.protocol import Language, Opened, Tool
+from coevolve.grounding.sources import ValueSource
 from coevolve.grounding.texts import ORDINALS
-from coevolve.provenance import ValueSource
 from coevolve.records import Call, Exploration, Start, Step
 
 

@@ -25,8 +25,8 @@ from coevolve.environments import install
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.grounding.solutions import executed_steps
+from coevolve.grounding.sources import at, sources
 from coevolve.jsonl import read
-from coevolve.provenance import at, sources
 from coevolve.records import Task, canonical
 
 ALIKE = 0.8

@@ -9,7 +9,7 @@ import pytest
 from coevolve.environments.client import Pool
 from coevolve.exploration.explore import explore
 from coevolve.exploration.settings import ExploreSettings
-from coevolve.provenance import sources
+from coevolve.grounding.sources import sources
 
 
 @pytest.mark.bfcl

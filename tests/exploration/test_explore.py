@@ -14,7 +14,7 @@ from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import around, pattern_of, repeat
 from coevolve.exploration.settings import ExploreSettings
 from coevolve.exploration.stats import ExplorationStats
-from coevolve.provenance import sources
+from coevolve.grounding.sources import sources
 from coevolve.records import (
     Call,
     Exploration,

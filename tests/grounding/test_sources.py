@@ -4,7 +4,7 @@ ones."""
 import json
 import random
 
-from coevolve.provenance import GIVEN, ValueSource, at, output, sources
+from coevolve.grounding.sources import GIVEN, ValueSource, at, output, sources
 from coevolve.records import Call, Step
 
 
