@@ -30,6 +30,7 @@ from typing import Any
 import msgspec
 
 from coevolve import jsonl
+from coevolve.environments.client import Pool
 from coevolve.errors import UsageError, WriteFailed
 from coevolve.options import fields
 from coevolve.records import Task
@@ -38,6 +39,7 @@ from coevolve.training.state import DamagedRun, RunState
 from coevolve.training.verl import child_process, export, prompt_length, replicas
 from coevolve.training.verl.files import Heartbeat, Ready, VerlFiles, VerlJob, read, write
 from coevolve.training.verl.overrides import recorded, run_overrides
+from coevolve.training.verl.prompt_length import tokenizer_here, tokenizer_of
 from coevolve.training.verl.settings import Preset, VerlSettings
 from coevolve.training.verl.stop import files_of, stop
 from coevolve.training.verl.watchdog import TrainerGaveUp, TrainerWatch
@@ -109,11 +111,11 @@ def dry_run(
     driver.state.check_settings()
     if not tasks or driver.handed_over(driver.number(tasks, iteration)):
         return []
-    # a dry run asks no hub for a tokenizer that is not here
-    found = Path(settings.model).is_dir() or prompt_length.tokenizer_here(settings.model)
-    driver.check_tasks(tasks, measure=bool(found))
+    here = Path(settings.model).is_dir()  # a dry run asks no hub for a tokenizer that is not here
+    if driver.check_tasks(tasks, tokenizer_of if here else tokenizer_here):
+        return []
     unseen = "has no tokenizer on this machine: the lengths of the prompts were not compared"
-    return [] if found else [f"{settings.model} {unseen}"]
+    return [f"{settings.model} {unseen}"]
 
 
 class _Driver:
@@ -154,12 +156,13 @@ class _Driver:
         """Whether the iteration's tasks are settled: until a run comes to something, no."""
         return self.state.bound and self._files.tasks(iteration).exists()
 
-    def check_tasks(self, tasks: list[Task], *, measure: bool = True) -> None:
-        """See `prompt_length.check`."""
-        prompt_length.check(
-            tasks, self._settings, self._env, self._options.workers,
-            self._options.call_timeout, self._options.any_version, measure,
-        )  # fmt: skip
+    def check_tasks(self, tasks: list[Task], find: Callable[[str], Any] = tokenizer_of) -> bool:
+        """Compares versions and prompts (prompt_length.py). False where there is no tokenizer."""
+        tokenizer, options = find(self._settings.model), self._options
+        limits = {"call_timeout": options.call_timeout, "any_version": options.any_version}
+        with Pool(self._env, workers=options.workers, **limits) as pool:
+            prompt_length.check(tasks, self._settings, pool, tokenizer)
+        return tokenizer is not None
 
     def iterate(self, tasks: list[Task], iteration: int, on_step: OnStep | None) -> None:
         """Trains the iteration that comes next; the child is ended where that fails."""
@@ -196,7 +199,7 @@ class _Driver:
         ready = read(self._files.ready(self.finished()), Ready)
         if not (beat and ready and beat.phase == "waiting" and child_process.alive(self._files)):
             return
-        if why := replicas.silent(ready):
+        if why := replicas.unhealthy(ready):
             stop(str(self._files.run))
             what = "the trainer was ended, and another one goes on from the last checkpoint"
             jsonl.warn(f"an engine of the trainer does not answer ({why}): {what}")

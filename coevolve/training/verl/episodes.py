@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from coevolve import jsonl
 from coevolve.agents.drivers import advance, finish_all, open_all
 from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.agents.prompts.styles import style
@@ -43,7 +42,7 @@ from coevolve.models.transformers_lm import TokenRow
 from coevolve.records import Rollout, Task, Usage
 from coevolve.training.metrics import RolloutSummary, summary
 from coevolve.training.verl.environment import Environment
-from coevolve.training.verl.files import VerlFiles, VerlJob
+from coevolve.training.verl.files import VerlFiles, VerlJob, append
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -262,10 +261,8 @@ class Player:
     def _write(self, rollout: Rollout) -> None:
         files, attempt = VerlFiles(self._job.run), self._job.attempt
         file = files.episode_file(rollout.iteration, attempt, os.getpid())
-        with self._writing, jsonl.writing(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with open(file, "ab", buffering=0) as stream:
-                stream.write(jsonl.encode(rollout))
+        with self._writing:
+            append(file, rollout)
 
 
 def _lost(episode: Episode, reason: str) -> Episode:

@@ -33,14 +33,10 @@ def advantages(
     divides.
     """
     if config is not None and not config.get("norm_adv_by_std_in_grpo", True):
-        raise UsageError(
-            "algorithm.norm_adv_by_std_in_grpo=False needs verl's estimator: "
-            f"algorithm.adv_estimator=grpo, not {ESTIMATOR}"
-        )
+        needed = f"verl's estimator: algorithm.adv_estimator=grpo, not {ESTIMATOR}"
+        raise UsageError(f"algorithm.norm_adv_by_std_in_grpo=False needs {needed}")
     rewards = token_level_rewards.sum(-1).double()
     kept = response_mask.sum(-1) > 0
-    groups = group_advantages(rewards, [str(name) for name in index], kept).to(
-        token_level_rewards.dtype
-    )
-    spread = groups[:, None] * response_mask
+    groups = group_advantages(rewards, [str(name) for name in index], kept)
+    spread = groups.to(token_level_rewards.dtype)[:, None] * response_mask
     return spread, spread

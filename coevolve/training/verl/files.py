@@ -155,6 +155,14 @@ def read(path: Path, type_: type[T]) -> T | None:
         raise BadInput(str(path), None, f"damaged ({error})") from error
 
 
+def append(path: Path, value: Any) -> None:
+    """Adds a line in one write: a killed process leaves a torn last line at most."""
+    with jsonl.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab", buffering=0) as stream:
+            stream.write(jsonl.encode(value))
+
+
 def write(path: Path, value: msgspec.Struct) -> None:
     """Writes the value, whole or not at all; folders are made."""
     with jsonl.atomic(path) as stream:

@@ -128,8 +128,7 @@ class Override(NamedTuple):
 def run_overrides(
     settings: VerlSettings, preset: Preset, user: list[str], run: Path, save_every: int, keep: int
 ) -> list[str]:
-    """The preset's overrides, those that follow from the settings, the user's. Raises UsageError
-    for the user's that contradict them.
+    """The preset's overrides, the settings', the user's. Raises UsageError for contradictions.
 
     A checkpoint is written every `save_every` steps, and the newest `keep` of them stay.
     """
@@ -192,9 +191,8 @@ def parsed(text: str) -> Override:
     """Raises UsageError for what is no override."""
     key, equals, value = text.lstrip("+~").partition("=")
     if not key or not (equals or text.startswith("~")):
-        raise UsageError(
-            f"after -- come overrides of verl's configuration, KEY=VALUE, not {text!r}"
-        )
+        wanted = "after -- come overrides of verl's configuration, KEY=VALUE"
+        raise UsageError(f"{wanted}, not {text!r}")
     return Override(key, None if text.startswith("~") else value)
 
 
@@ -209,13 +207,10 @@ def _refuse_contradictions(user: Iterable[str]) -> None:
         if met is None:
             continue
         what = key if met == key else f"{key} has to do with {met}, which"
+        why = "is part of the objective or of the loop, and set by coevolve train itself"
         if met in options:
-            raise UsageError(
-                f"{what} follows from {options[met]}: give that instead of an override"
-            )
-        raise UsageError(
-            f"{what} is part of the objective or of the loop, and set by coevolve train itself"
-        )
+            why = f"follows from {options[met]}: give that instead of an override"
+        raise UsageError(f"{what} {why}")
 
 
 def _overlap(a: str, b: str) -> bool:

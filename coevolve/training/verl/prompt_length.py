@@ -26,25 +26,14 @@ SESSIONS = 64
 """Sessions of the environment that are open at a time."""
 
 
-def check(
-    tasks: list[Task],
-    settings: VerlSettings,
-    env: str,
-    workers: int,
-    call_timeout: float,
-    any_version: bool,
-    measure: bool,
-) -> None:
-    """Compares the environment's version and, where `measure`, the prompts with
-    `max_prompt_tokens`.
+def check(tasks: list[Task], settings: VerlSettings, pool: Pool, tokenizer: Any | None) -> None:
+    """Compares the environment's version and, with a tokenizer, the prompts with `prompt_tokens`.
 
-    Raises UsageError for tasks of another version, unless `any_version`, and for a prompt that is
-    too long.
+    Raises UsageError for tasks of another version, and for a prompt that is too long.
     """
-    tokenizer = tokenizer_of(settings.model) if measure else None
-    with Pool(env, workers=workers, call_timeout=call_timeout, any_version=any_version) as pool:
-        pool.compare(task.env_version for task in tasks)
-        lengths = prompt_lengths(tasks, pool, tokenizer, settings.prompt_style) if measure else []
+    pool.compare(task.env_version for task in tasks)
+    measure = tokenizer is not None
+    lengths = prompt_lengths(tasks, pool, tokenizer, settings.prompt_style) if measure else []
     limit = settings.prompt_tokens
     long = [(t.id, n) for t, n in zip(tasks, lengths, strict=False) if n is not None and n > limit]
     if long:  # verl would cut the prompt at its head, without a word to anybody
@@ -55,10 +44,8 @@ def check(
             "Raise the limit for a new run, or leave the tasks out"
         )
     if refused := lengths.count(None):
-        jsonl.warn(
-            f"{refused} of {len(tasks)} tasks cannot be opened by the environment; their episodes "
-            "will be masked"
-        )
+        what = "tasks cannot be opened by the environment; their episodes will be masked"
+        jsonl.warn(f"{refused} of {len(tasks)} {what}")
 
 
 def prompt_lengths(tasks: list[Task], pool: Pool, tokenizer: Any, prompt: str) -> list[int | None]:

@@ -14,7 +14,7 @@ SECONDS = 10.0
 """For an answer to GET /health, which costs an engine nothing however busy it is."""
 
 
-def silent(ready: Ready) -> str | None:
+def unhealthy(ready: Ready) -> str | None:
     """The first replica that does not answer or is ill, and why; None where all are well."""
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({})

@@ -42,8 +42,8 @@ def _train(config: Any, job: VerlJob, pid: int) -> None:
     from coevolve.training.verl.heartbeat import HeartbeatWriter
     from coevolve.training.verl.trainer import EndOfRun, Trainer
 
-    with HeartbeatWriter(VerlFiles(job.run), pid) as beating:
-        trainer = Trainer(config, job, beating)
+    with HeartbeatWriter(VerlFiles(job.run), pid) as heartbeat:
+        trainer = Trainer(config, job, heartbeat)
         trainer.init()
         loops = AgentLoopManagerTQ.create(
             config=config,

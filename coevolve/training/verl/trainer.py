@@ -35,7 +35,7 @@ from coevolve.training import batches
 from coevolve.training.metrics import RolloutSummary, check_faults
 from coevolve.training.verl import estimator, measures
 from coevolve.training.verl.agent_loop import packed
-from coevolve.training.verl.files import Ready, VerlFiles, VerlJob, write
+from coevolve.training.verl.files import Ready, VerlFiles, VerlJob, append, write
 from coevolve.training.verl.heartbeat import HeartbeatWriter
 from coevolve.training.verl.overrides import ENDLESS
 
@@ -61,10 +61,10 @@ class _NoLoader:
 
 
 class Trainer(PPOTrainerSync):
-    """`config` is verl's; `beating` is told of every phase."""
+    """`config` is verl's; `heartbeat` is told of every phase."""
 
-    def __init__(self, config: Any, job: VerlJob, beating: HeartbeatWriter):
-        self.job, self.files, self._beating = job, VerlFiles(job.run), beating
+    def __init__(self, config: Any, job: VerlJob, heartbeat: HeartbeatWriter):
+        self.job, self.files, self._heartbeat = job, VerlFiles(job.run), heartbeat
         self._settings = job.settings
         self._identity = identity(job.settings.model)
         self._iteration = 0
@@ -133,14 +133,9 @@ class Trainer(PPOTrainerSync):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         made = [task.origin.iteration > 0 for task in self._rows]
-        line = measures.line(
-            global_steps, self._iteration, self._summaries, made, metrics, timing_raw
-        )
-        with (
-            jsonl.writing(self.files.metrics),
-            open(self.files.metrics, "ab", buffering=0) as stream,
-        ):
-            stream.write(jsonl.encode(line))
+        rows, iteration = self._summaries, self._iteration
+        line = measures.line(global_steps, iteration, rows, made, metrics, timing_raw)
+        append(self.files.metrics, line)
 
     # Our own.
 
@@ -151,7 +146,9 @@ class Trainer(PPOTrainerSync):
         return bool(failed or (groups and groups.get("enable")))
 
     def _phase(self, name: str, done: int | None = None) -> None:
-        self._beating.phase(name, self._iteration, self.global_steps - 1 if done is None else done)
+        self._heartbeat.phase(
+            name, self._iteration, self.global_steps - 1 if done is None else done
+        )
 
     def _boundary(self, done: int) -> None:
         """Serves the policy until the next iteration's tasks are there. Raises EndOfRun."""
@@ -172,34 +169,29 @@ class Trainer(PPOTrainerSync):
 
     def _write_ready(self, iteration: int, step: int) -> None:
         counts, last = measures.of_iteration(self.files.metrics, iteration)
+        servers = self.llm_server_manager.get_addresses()
+        checkpoint = self.files.checkpoints / f"global_step_{step}"
         ready = Ready(
             iteration=iteration,
             step=step,
             weights=step,
-            addresses=[
-                f"http://{address}/v1" for address in self.llm_server_manager.get_addresses()
-            ],
+            addresses=[f"http://{address}/v1" for address in servers],
             model=self.config.actor_rollout_ref.model.path,
-            checkpoint=str(
-                (self.files.checkpoints / f"global_step_{step}").relative_to(self.files.run)
-            ),
+            checkpoint=str(checkpoint.relative_to(self.files.run)),
             counts=counts,
             metrics=last,
         )
         write(self.files.ready(iteration), ready)
 
     def _wait(self, finished: int, done: int) -> None:
-        self._beating.phase("waiting", finished, done)
-        until = time.monotonic() + self.job.limits.wait_timeout
-        last = self.job.stop_after
+        self._heartbeat.phase("waiting", finished, done)
+        last, seconds, coming = self.job.stop_after, self.job.limits.wait_timeout, finished + 1
+        until = time.monotonic() + seconds
         while not self.files.stop.exists() and not (last is not None and finished >= last):
-            if self.files.tasks(finished + 1).exists():
+            if self.files.tasks(coming).exists():
                 return
             if time.monotonic() > until:
-                raise EndOfRun(
-                    f"no tasks for iteration {finished + 1} within "
-                    f"{self.job.limits.wait_timeout:g} s"
-                )
+                raise EndOfRun(f"no tasks for iteration {coming} within {seconds:g} s")
             time.sleep(POLL)
         raise EndOfRun(f"stopped after iteration {finished}")
 

@@ -80,9 +80,9 @@ class TrainerWatch:
             self._report()
             if ready := read(self._files.ready(self._iteration), Ready):
                 return ready
-            self._listen()
+            self._read_heartbeat()
             if not living:
-                raise self._obituary()
+                raise self._why_it_ended()
             if time.monotonic() - self._moved > self._stall:
                 self._give_up()
             time.sleep(child_process.POLL)
@@ -98,7 +98,7 @@ class TrainerWatch:
         gone = self._process and self._process.poll() is not None
         return not gone and child_process.alive(self._files)
 
-    def _listen(self) -> None:
+    def _read_heartbeat(self) -> None:
         beat, child = read(self._files.heartbeat, Heartbeat), read(self._files.child, Child)
         if beat and child and beat.pid == child.pid:
             if self._beat is None or beat.progress != self._beat.progress:
@@ -138,7 +138,7 @@ class TrainerWatch:
             "done"
         )
 
-    def _obituary(self) -> CoevolveError:
+    def _why_it_ended(self) -> CoevolveError:
         code = self._process.wait() if self._process else None
         child_process.terminate(self._files, 0)
         if failure := read(self._files.error, TrainerFailure):

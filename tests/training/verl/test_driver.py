@@ -403,7 +403,7 @@ def test_dead_engines_at_the_boundary(run, model, capsys, monkeypatch, how):
         "http://127.0.0.1:9/v1" if how == "gone" else f"{server}/ill/v1",
     )
     assert (
-        replicas.silent(msgspec.structs.replace(ready, addresses=[other])) is None
+        replicas.unhealthy(msgspec.structs.replace(ready, addresses=[other])) is None
     )  # no such route, but a server
     write(files.ready(2), msgspec.structs.replace(ready, addresses=[*ready.addresses, dead]))
     capsys.readouterr()
