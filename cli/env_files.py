@@ -32,8 +32,8 @@ def export(name: Name, files: Files, io: ExportOptions) -> None:
     benchmark's own files.
 
     The folder is empty or not there yet. Official tasks keep their ids and are not copied. A
-    rollout that the official code would misread goes to --rejects. Prints one line an entry: the
-    record's id, the name it has there.
+    rollout with a call that would do harm in the official code goes to --rejects. Prints one line
+    an entry: the record's id, the name it has there.
     """
     _only_bfcl(name)
     if not io.to:

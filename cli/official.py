@@ -84,20 +84,22 @@ def _unfit(rollout: Rollout, known: Mapping[str | None, Task]) -> str:
 def score(rollouts: list[Rollout], s: Stage) -> OfficialScores:
     """The official verdicts, which cover every entry that a policy has played.
 
-    A rollout that the official code would misread is a failure; one that the infrastructure lost is
-    masked, and an entry of which a policy has lost all rollouts keeps its category from having a
-    score. --rejects gets both, and each verdict that is not the environment's own.
+    A rollout that must not reach the official code and one that the infrastructure lost are masked.
+    An entry without a verdict is not counted, and where all its verdicts were lost it keeps its
+    category from having a score. --rejects gets both, and each verdict that is not the
+    environment's own.
     """
     with Pool("bfcl") as pool:
         judged = official.judge(rollouts, pool.tools)
         about = pool.description
         sizes = {f"multi_turn_{split}": about.splits[split] for split in about.held_out}
     results: dict[tuple[str, str], list[evaluation.RolloutResult]] = defaultdict(list)
-    entries: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    entries: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     counts: Counter[str] = Counter()
     for rollout in rollouts:
-        verdict, lost = judged[rollout.id], rollout.stop_reason == MASKED
-        what = "lost" if lost else "judged" if verdict.judged else "refused"
+        verdict, result = judged[rollout.id], evaluation.result(rollout)
+        unjudged = "lost" if rollout.stop_reason == MASKED else "refused"
+        what = "judged" if verdict.judged else unjudged
         counts[what] += 1
         if what != "judged":
             reason = f"no official verdict: {verdict.error}"
@@ -107,25 +109,29 @@ def score(rollouts: list[Rollout], s: Stage) -> OfficialScores:
             reason = f"official verdict: {verdict.error or 'valid'}; here {rollout.success}"
             s.keep_reject({"rollout": rollout.id, "reason": reason})
         key = rollout.policy, verdict.category
-        result = evaluation.result(rollout)
-        results[key].append(msgspec.structs.replace(result, success=verdict.valid))
-        entries[key][verdict.entry] = entries[key].get(verdict.entry, False) or not lost
+        stop_reason = rollout.stop_reason if verdict.judged else MASKED
+        # bfcl and bfcl-strict play the same official entries
+        changes = {"env": "", "success": verdict.valid, "stop_reason": stop_reason}
+        results[key].append(msgspec.structs.replace(result, **changes))
+        entries[key][verdict.entry].add(what)
     s.note(
-        f"official verdicts {counts['judged']}, refused {counts['refused']} (counted as failures), "
+        f"official verdicts {counts['judged']}, refused {counts['refused']} (not counted), "
         f"lost {counts['lost']}, differing from ours {counts['differing']}"
     )
     records, missing = [], []
     for (policy, category), found in sorted(results.items()):
         played = entries[policy, category]
-        if lost := [name for name, there in played.items() if not there]:
+        if lost := [
+            name for name, what in played.items() if what in ({"lost"}, {"lost", "refused"})
+        ]:
             more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
             missing.append(
                 f"no official score of {policy} on {category}: all its rollouts of "
                 f"{', '.join(lost[:5])}{more} were lost to the infrastructure"
             )
             continue
-        whole = sizes.get(category, 0)
-        some = f" ({len(played)} of {whole} entries)" if len(played) < whole else ""
+        whole, counted = sizes.get(category, 0), sum("judged" in what for what in played.values())
+        some = f" ({counted} of {whole} entries)" if counted < whole else ""
         for record in evaluation.report(evaluation.collect(found), by=()):
             records.append(msgspec.structs.replace(record, by="official", group=category + some))
     return OfficialScores(records, "; ".join(missing))

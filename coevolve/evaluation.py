@@ -51,6 +51,7 @@ class RolloutResult(
 
     id: str
     task_id: str
+    env: str = ""
     sample: int = 0
     policy: str = ""
     kind: str = ""
@@ -67,10 +68,14 @@ def result(rollout: Rollout) -> RolloutResult:
     return msgspec.convert(rollout, RolloutResult, from_attributes=True)
 
 
+TaskKey = tuple[str, str]
+"""A task's environment and its id there."""
+
+
 class TaskResult(NamedTuple):
     """One task's rollouts by one policy."""
 
-    task_id: str
+    key: TaskKey
     kind: str
     groups: tuple[tuple[str, str], ...]  # (grouping, group) pairs it belongs to, `overall` included
     successes: int
@@ -89,16 +94,16 @@ class OtherPolicy(NamedTuple):
     """The policy to compare with."""
 
     name: str
-    rates: dict[str, float]  # Its share of successful rollouts by task
+    rates: dict[TaskKey, float]  # Its share of successful rollouts by task
 
 
 def collect(results: Iterable[RolloutResult]) -> dict[str, list[TaskResult]]:
     """Tasks by policy, both sorted."""
-    firsts: dict[tuple[str, str], RolloutResult] = {}
-    outcomes: dict[tuple[str, str], list[tuple[int, bool]]] = defaultdict(list)
-    masked: Counter[tuple[str, str]] = Counter()
+    firsts: dict[tuple[str, TaskKey], RolloutResult] = {}
+    outcomes: dict[tuple[str, TaskKey], list[tuple[int, bool]]] = defaultdict(list)
+    masked: Counter[tuple[str, TaskKey]] = Counter()
     for found in results:
-        key = found.policy, found.task_id
+        key = found.policy, _key(found)
         firsts.setdefault(key, found)
         if found.stop_reason == MASKED:
             masked[key] += 1
@@ -111,6 +116,10 @@ def collect(results: Iterable[RolloutResult]) -> dict[str, list[TaskResult]]:
         tags = _tagged(first, SCENARIO), _tagged(first, RATED)
         tasks[key[0]].append(TaskResult(key[1], first.kind, _groups(first), *counts, *tags, kept))
     return dict(tasks)
+
+
+def _key(result: RolloutResult) -> TaskKey:
+    return result.env, result.task_id
 
 
 def _success(result: RolloutResult) -> bool:
@@ -172,11 +181,11 @@ def report(
     against = None if other is None else _other_policy(other)
     strengths = None
     if base is not None:
-        measured = {task.task_id for found in tasks.values() for task in found}
+        measured = {task.key for found in tasks.values() for task in found}
         # Kinds chosen on the tasks that are measured would bias the measure.
-        if shared := measured & {result.task_id for result in base}:
+        if shared := measured & set(map(_key, base)):
             raise UsageError(
-                f"--weak-by: {len(shared)} of its tasks are measured too (e.g. {min(shared)}); "
+                f"--weak-by: {len(shared)} of its tasks are measured too (e.g. {min(shared)[1]}); "
                 "choose kinds on other tasks"
             )
         strengths = weak_kinds(base, below)
@@ -189,7 +198,7 @@ def _other_policy(results: Sequence[RolloutResult]) -> OtherPolicy:
     if len(policies) != 1:
         raise UsageError(f"--against needs the rollouts of one policy, not of {len(policies)}")
     ((name, tasks),) = policies.items()
-    return OtherPolicy(name, {task.task_id: task.rate for task in tasks if task.trials})
+    return OtherPolicy(name, {task.key: task.rate for task in tasks if task.trials})
 
 
 def evaluate(
@@ -235,7 +244,7 @@ def _scenario(name: str, tasks: Sequence[TaskResult]) -> TaskResult:
         samples[sample].append(success)
     whole = [results for results in samples.values() if len(results) == len(parts)]
     masked = sum(task.masked for task in parts)
-    return TaskResult(name, "", (), sum(map(all, whole)), len(whole), masked)
+    return TaskResult(("", name), "", (), sum(map(all, whole)), len(whole), masked)
 
 
 def _one(
@@ -302,10 +311,10 @@ def _pass_at(tasks: Sequence[TaskResult], over: str) -> dict[str, float]:
 
 def _difference(tasks: Sequence[TaskResult], over: str, other: OtherPolicy) -> Mean | None:
     """Paired over the tasks that both policies tried; None for fewer than two."""
-    shared = [task for task in tasks if task.task_id in other.rates]
+    shared = [task for task in tasks if task.key in other.rates]
     if len(shared) < 2:
         return None
-    differences = [task.rate - other.rates[task.task_id] for task in shared]
+    differences = [task.rate - other.rates[task.key] for task in shared]
     centre, spread = _mean(shared, differences, over)
     half = student_quantile(0.975, len(shared) - 1) * math.sqrt(spread)
     return Mean(centre, centre - half, centre + half)

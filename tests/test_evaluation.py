@@ -155,3 +155,19 @@ def test_table():
     assert header.split()[:4] == ["group", "tasks", "rollouts", "success"]
     assert "0.500" in line
     assert "+37.5" in line
+
+
+def test_tasks_of_two_environments_are_two_tasks():
+    """Their rollouts are neither merged, nor compared, nor taken for those of a measured task."""
+    here, there = group("a", 4, 4, env="shop"), group("a", 0, 4, env="desk")
+    record = one(here + there)
+    assert (record.tasks, record.rollouts, record.success) == (2, 8, 0.5)
+    assert record.pass_at["4"] == 0.5
+    other = list(map(evaluation.result, there))
+    assert one(here, other=other).difference is None
+    both = here + group("b", 0, 4, env="shop")
+    against = [evaluation.result(r) for r in [*both, *group("a", 2, 4, env="desk")]]
+    assert one(both, other=against).difference == 0.0
+    assert one(here, base=other).tasks == 1
+    with pytest.raises(UsageError, match="e.g. a"):
+        one(here, base=list(map(evaluation.result, here)))

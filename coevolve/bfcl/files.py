@@ -14,17 +14,19 @@ calls ``[{"name": "<arguments as JSON>"}]`` as an OpenAI handler records them, o
 episode that ended otherwise than by handing back its last turn has fewer turns, which the official
 evaluation calls force-terminated.
 
-`Misread` says why a rollout has no faithful result: the official code builds a line of Python from
-every call and evaluates it, so names that would resolve there, and texts that it would rewrite,
-must not reach it.
+`Misread` says why a rollout has no result: the official code builds a line of Python from every
+call and evaluates it, so a line that would do anything else than call a function with literal
+arguments must not reach it. A line that does not parse, or begins with a name that nobody has,
+fails in the official code as it did here.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import json
-import keyword
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,15 +48,33 @@ HELD = ("query", "solution", "start")
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 """The executor (`_process_method_calls`) takes this for a function's name, in texts too."""
-_IMPORTED = {"copy", "importlib", "inspect", "json", "re", "execute_multi_turn_func_call"}
-_OFFICIAL_NAMES = {*dir(builtins), *_IMPORTED}
-"""Names that mean something where the official executor evaluates a call."""
+_OBJECT = "api_object"
+"""Stands for the name of the object that the executor puts before a function."""
+_GLOBALS = """copy importlib inspect json re execute_multi_turn_func_call is_empty_execute_response
+CLASS_FILE_PATH_MAPPING STATELESS_CLASSES"""
+_LOCALS = """class_ class_initial_config class_instance class_method_name_mapping class_name e
+execution_results func_call func_call_copy func_call_list func_call_result initial_config
+instance_name involved_classes involved_instances is_evaL_run long_context method method_name
+model_name module module_name test_entry_id"""
+_OFFICIAL_NAMES = {*dir(builtins), *_GLOBALS.split(), *_LOCALS.split()}
+"""Names that mean something where the pinned official executor evaluates a call, beside those that
+begin with an underscore and its objects, which end with `_instance`."""
+_NOT_ALLOWED = {"exit", "quit"}
+"""Names among these that the official executor refuses to evaluate."""
+_EVALUATED_FIRST: dict[type[ast.AST], str] = {
+    ast.Attribute: "value",
+    ast.BinOp: "left",
+    ast.Call: "func",
+    ast.Compare: "left",
+    ast.Subscript: "value",
+}
+"""Kind of expression → its part that Python evaluates before the others."""
 _NEVER_RUN = {"too_large"}
 """Errors of calls that the environment refused and the official executor would run for minutes."""
 
 
 class Misread(Exception):
-    """The official code would not read this rollout as it was."""
+    """The official code would do something else with this rollout than judge its calls."""
 
 
 class BfclMessage(msgspec.Struct, forbid_unknown_fields=True):
@@ -154,22 +174,59 @@ def _functions(task: Task | None, tools: Mapping[str, Tool]) -> set[str]:
 
 
 def misread(step: Step, functions: set[str]) -> str:
-    """The reason why the official code would do otherwise than this step; empty if it would not."""
+    """The reason why this step's call must not reach the official code; empty if it may."""
     call = step.action
     if isinstance(call, str):
         return ""
-    odd = [n for n in (call.tool, *call.arguments) if not n.isidentifier() or keyword.iskeyword(n)]
-    if odd:
-        return f"{odd[0][:60]!r} is no name, and would be evaluated"
-    official = call.tool in _OFFICIAL_NAMES or call.tool.startswith("_")
-    if call.tool not in functions and (official or call.tool.endswith("_instance")):
-        return f"{call.tool} is none of the tools, but means something to the official executor"
     if step.error in _NEVER_RUN:
-        return f"{call.tool} was refused here ({step.error}) and would be run there"
-    for match in _BEFORE_BRACKET.finditer(call_text(call), len(call.tool)):
-        if match[1] in functions:
-            return f"the text {match[0]}( in an argument of {call.tool} would be rewritten"
+        return f"{call.tool[:60]} was refused here ({step.error}) and would be run there"
+    return "" if call.tool in _NOT_ALLOWED else _danger(call, functions)
+
+
+def _danger(call: Call, functions: set[str]) -> str:
+    """What the official executor's `eval` would do beside a call with literal arguments."""
+    name = repr(call.tool[:60])
+    try:
+        text = evaluated(call, functions)
+        with warnings.catch_warnings(action="ignore"):
+            # as `eval` does, which drops blanks before a text
+            tree = ast.parse(text.lstrip(" \t"), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""  # an error there, too, and nothing is evaluated
+    except (MemoryError, RecursionError):
+        return f"the call of {name} is nested too deeply to be looked at"
+    first: ast.AST = tree
+    while field := _EVALUATED_FIRST.get(type(first)):
+        first = getattr(first, field)
+    if not isinstance(first, ast.Name):
+        return f"{name} is no plain call, and would be evaluated"
+    if first.id in _OFFICIAL_NAMES or first.id.startswith("_") or first.id.endswith("_instance"):
+        return f"{name} is none of the tools, but means something to the official executor"
+    if first.id != _OBJECT:
+        return ""  # nobody has this name, which is an error there before anything else is evaluated
+    if not isinstance(tree, ast.Call) or getattr(tree.func, "value", None) is not first:
+        return f"{name} is no plain call, and would be evaluated"
+    if not all(map(_is_literal, [*tree.args, *(keyword.value for keyword in tree.keywords)])):
+        return f"an argument of {name} is no literal, and would be evaluated"
     return ""
+
+
+def evaluated(call: Call, functions: set[str]) -> str:
+    """The line of Python that the official executor makes of a call and evaluates."""
+
+    def of_object(match: re.Match[str]) -> str:
+        return f"{_OBJECT}.{match[1]}" if match[1] in functions else match[1]
+
+    arguments = ",".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return _BEFORE_BRACKET.sub(of_object, f"{call.tool}({arguments})")
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def _turns(rollout: Rollout) -> list[list[Any]]:

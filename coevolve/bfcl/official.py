@@ -47,7 +47,7 @@ class OfficialVerdict(NamedTuple):
 
 
 def judge(rollouts: Iterable[Rollout], tools: Mapping[str, Tool]) -> dict[str, OfficialVerdict]:
-    """Rollout id → official verdict, with `judged` false where the official code would misread it.
+    """Rollout id → official verdict, with `judged` false where it must not reach the official code.
 
     Raises MissingDependency where the environment is not installed, CoevolveError where a score is
     missing.

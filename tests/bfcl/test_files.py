@@ -68,43 +68,79 @@ def test_an_episode_that_was_cut_has_fewer_turns(reason):
     assert len(files.result("x", rollout(reason), TOOLS)["result"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("step", "says"),
-    [
-        (Step(0, Call("__import__('os').system"), ""), "is no name"),
-        (Step(0, Call("ls", {"a=__import__('os') or a": 1}), ""), "is no name"),
-        (Step(0, Call("ls", {"lambda": 1}), ""), "is no name"),
-        (Step(0, Call("exec", {"source": "x"}), "", "unknown_tool"), "means something"),
-        (Step(0, Call("inspect"), "", "unknown_tool"), "means something"),
-        (Step(0, Call("__import__", {"name": "os"}), "", "unknown_tool"), "means something"),
-        (
-            Step(0, Call("coevolve_0_multi_turn_base_7_MathAPI_instance"), "", "unknown_tool"),
-            "means something",
-        ),
-        (Step(0, Call("echo", {"content": "call sort(data)"}), ""), "sort( in an argument of echo"),
-        (Step(0, Call("echo", {"content": "sort (it)"}), ""), "would be rewritten"),
-        (Step(0, Call("mean", {"precision": 300_000}), "", "too_large"), "would be run there"),
-    ],
-)
-def test_what_official_code_would_misread_is_refused(step, says):
-    """Names that would be evaluated, texts that would be rewritten, calls that were not run
-    here."""
-    with pytest.raises(files.Misread, match="^.*" + says.replace("(", r"\(")):
+DANGEROUS = [
+    (Call("__import__('os').system"), "means something"),
+    (Call("print(1) or ls"), "is no plain call"),
+    (Call("print - ls", {"a": True}), "means something"),
+    (Call("ls() - print"), "is no plain call"),
+    (Call("f() if ls() else print"), "is no plain call"),
+    (Call("[print(1)][0].ls"), "is no plain call"),
+    (Call("ls().__class__"), "is no plain call"),
+    (Call("ls", {"a=1) or exec('1') or ls(b": 1}), "is no plain call"),
+    (Call("ls", {"a=__import__('os'), b": 1}), "an argument of 'ls' is no literal"),
+    (Call("exec", {"source": "x"}), "means something"),
+    (Call("ｅｘｅｃ", {"source": "x"}), "means something"),
+    (Call("exec\n", {"source": "x"}), "means something"),
+    (Call("\texec", {"source": "x"}), "means something"),
+    (Call("exec\\\n", {"source": "x"}), "means something"),
+    (Call("(exit)"), "means something"),
+    (Call("exit.__call__"), "means something"),
+    (Call("inspect"), "means something"),
+    (Call("method"), "means something"),
+    (Call("involved_instances.clear"), "means something"),
+    (Call("json.dumps", {"obj": 1}), "means something"),
+    (Call("__import__", {"name": "os"}), "means something"),
+    (Call("coevolve_0_multi_turn_base_7_MathAPI_instance"), "means something"),
+    (Call("f" + ".a" * 5_000), "nested too deeply"),
+]
+HARMLESS = [
+    Call("ls<|channel|>commentary", {"a": True}),
+    Call("<|channel|>ls", {"a": True}),
+    Call("list files", {"a": True}),
+    Call("list files: now", {"a": True}),
+    Call("", {"a": True}),
+    Call("lambda", {"a": True}),
+    Call("l\0s", {"a": True}),
+    Call("functions.ls", {"a": True}),
+    Call("GorillaFileSystem.list", {"a": True}),
+    Call("show-files", {"a": True}),
+    Call("tools/ls", {"a": True}),
+    Call("tools[0].ls", {"a": True}),
+    Call("ls - print", {"a": True}),
+    Call("ls", {"lambda": 1}),
+    Call("ls", {"a=__import__('os') or a": 1}),
+    Call("ls", {"a b": 1, "": 2, "c-d": 3}),
+    Call("ls", {"a=1) #": 1}),
+    Call("exit", {"code": 1}),
+    Call("quit"),
+    Call("lst", {"a": True}),
+    Call("ls", {"b": [1, {"x": "y"}], "c": -1.5, "d": None}),
+    Call("echo", {"content": "see f(x), or sorted (all)"}),
+    Call("echo", {"content": "'; import os; os.system('x')"}),
+    Call("echo", {"content": "call sort(data), then sort (it)"}),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), DANGEROUS)
+def test_calls_that_would_be_evaluated_are_refused(call, says):
+    """What parses to anything but a call of a name that is a tool's, or nobody's, with literals."""
+    with pytest.raises(files.Misread, match=says):
+        files.result("x", rollout(steps=[Step(0, call, "", "unknown_tool")]), TOOLS)
+
+
+def test_calls_that_would_run_for_minutes_are_refused():
+    """A call that was refused here for its size says nothing about what it costs there."""
+    step = Step(0, Call("mean", {"precision": 300_000}), "", "too_large")
+    with pytest.raises(files.Misread, match="would be run there"):
         files.result("x", rollout(steps=[step]), TOOLS)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        Step(0, Call("lst", {"a": True}), "", "unknown_tool"),
-        Step(0, Call("ls", {"b": [1, {"x": "y"}]}), "", "bad_argument"),
-        Step(0, Call("echo", {"content": "see f(x), or sorted (all)"}), ""),
-        Step(0, Call("echo", {"content": "'; import os; os.system('x')"}), ""),
-    ],
-)
-def test_what_official_code_reads_right_passes(step):
-    """Plain mistakes of a policy are results like others."""
-    assert files.result("x", rollout(steps=[structs.replace(step, message=1)]), TOOLS)
+@pytest.mark.parametrize("call", HARMLESS)
+def test_harmless_calls_are_results_like_others(call):
+    """What does not parse is an error there, too, and so is a name that nobody has."""
+    step = Step(0, call, "", "unknown_tool", message=1)
+    (first, *_), *_ = files.result("x", rollout(steps=[step]), TOOLS)["result"]
+    assert first == [{call.tool: json.dumps(call.arguments)}]
 
 
 def test_lost_episodes_and_bare_records_have_no_result():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 
 import pytest
 from msgspec import structs
@@ -12,9 +13,10 @@ from msgspec import structs
 from coevolve import jsonl
 from coevolve.agents.rollout import make_policy, rollouts
 from coevolve.bfcl import files, official
+from coevolve.environments import install
 from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError
-from coevolve.records import Call, Rollout, Start, Task
+from coevolve.records import Call, Rollout, Start, Step, Task
 
 official_ = pytest.mark.official
 
@@ -58,7 +60,7 @@ def test_the_solution_is_officially_right(coevolve):
         1.0,
     )
     assert (
-        b"official verdicts 200, refused 0 (counted as failures), lost 0, differing from ours 0"
+        b"official verdicts 200, refused 0 (not counted), lost 0, differing from ours 0"
         in result.stderr
     )
 
@@ -106,8 +108,8 @@ def test_synthetic_tasks_are_officially_judged(bfcl, some_tasks):
 @official_
 @pytest.mark.bfcl
 def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, tmp_path):
-    """Rollouts in; a refused one is a failure, and told in --rejects; those of another environment
-    are a usage error."""
+    """Rollouts in; a refused one leaves the score, and is told in --rejects; those of another
+    environment are a usage error."""
     played = play(bfcl.tasks("base")[:4], bfcl)
     step = structs.replace(
         played[0].steps[0], action=Call("exec", {"source": "1"}), error="unknown_tool"
@@ -124,10 +126,12 @@ def test_the_command_takes_rollouts_and_counts_what_was_refused(coevolve, bfcl, 
         tmp_path / "no.jsonl",
     )
     (found,) = (r for r in map(json.loads, result.stdout.splitlines()) if r["by"] == "official")
-    assert found["group"] == "multi_turn_base (4 of 200 entries)"
-    assert (found["tasks"], found["masked"], found["success"]) == (4, 0, 0.75)
-    assert b"official verdicts 3, refused 1 (counted as failures), lost 0" in result.stderr
-    assert "exec is none of the tools" in json.loads((tmp_path / "no.jsonl").read_text())["reason"]
+    assert found["group"] == "multi_turn_base (3 of 200 entries)"
+    assert (found["tasks"], found["masked"], found["success"]) == (3, 1, 1.0)
+    assert b"official verdicts 3, refused 1 (not counted), lost 0" in result.stderr
+    assert (
+        "'exec' is none of the tools" in json.loads((tmp_path / "no.jsonl").read_text())["reason"]
+    )
     jsonl.write(tmp_path / "desk.jsonl", [structs.replace(played[1], env="desk")])
     refused = coevolve("evaluate", tmp_path / "desk.jsonl", "--official", check=False)
     assert refused.returncode == 2 and b"'desk'" in refused.stderr
@@ -238,49 +242,90 @@ def test_no_rollouts_have_no_official_score(coevolve):
     assert not result.stdout and b"no rollout to judge, and so no official score" in result.stderr
 
 
+HARMLESS = {
+    "a leaked mark": Call("cd<|channel|>commentary", {"folder": "document"}),
+    "a mark before it": Call("<|channel|>cd", {"folder": "document"}),
+    "a slash": Call("tools/cd", {"folder": "document"}),
+    "a blank": Call("change folder", {"folder": "document"}),
+    "a minus": Call("change-folder", {"folder": "document"}),
+    "a key": Call("tools[0]", {"folder": "document"}),
+    "a keyword": Call("lambda", {"folder": "document"}),
+    "no argument's name": Call("cd", {"the folder": "document"}),
+    "not allowed": Call("exit", {"code": 1}),
+    "unknown": Call("chdir", {"folder": "document"}),
+}
+
+
+@official_
 @pytest.mark.bfcl
-def test_official_code_rewrites_exactly_what_is_refused(bfcl):
-    """The package's own rewriting of a call, on texts of all kinds: `misread` finds every change
-    but a dropped blank."""
-    import subprocess
-
-    from coevolve.agents.prompts.official import call_text
-    from coevolve.environments import install
-    from coevolve.records import Step
-
-    texts = [
-        "plain",
-        "sort(data)",
-        "a sort (data)",
-        "resort(x)",
-        "sort[0]",
-        "mean(x)",
-        "sort",
-        "x.sort(1)",
-        "f(find(y))",
-        "cd\n(x)",
-        "(sort)",
-        "ünsort(x)",
+@pytest.mark.parametrize("where", ["instead", "beside"])
+def test_harmless_calls_are_judged_like_other_failing_calls(bfcl, where):
+    """Names that cannot be called, played in the environment and judged by the official code: with
+    the first call in their place the episode fails, beside the solution it succeeds, in both."""
+    task = bfcl.tasks("base")[0]
+    first, *rest = task.solution
+    turns = [[c, *(first[1:] if where == "instead" else first)] for c in HARMLESS.values()]
+    tasks = [
+        structs.replace(task, id=f"t{n}", solution=[turn, *rest]) for n, turn in enumerate(turns)
     ]
-    calls = [Call("echo", {"content": text, "file_name": None}) for text in texts]
+    played = play(tasks, bfcl)
+    assert [r.steps[0].action for r in played] == list(HARMLESS.values())
+    # a reader of replies may take a dot for an object's, as ours does
+    dotted = [
+        structs.replace(played[0].steps[0], action=Call(name, {"folder": "document"}))
+        for name in ("functions.cd", "GorillaFileSystem.chdir")
+    ]
+    played += [
+        structs.replace(played[0], id=f"dotted{n}", steps=[step, *played[0].steps[1:]])
+        for n, step in enumerate(dotted)
+    ]
+    judged = official.judge(played, bfcl.tools)
+    assert [(judged[r.id].judged, judged[r.id].valid) for r in played] == [
+        (True, where == "beside")
+    ] * len(played)
+    assert {r.success for r in played} == {where == "beside"}
+
+
+NAMES = """import json
+from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils as module
+code = module.execute_multi_turn_func_call.__code__
+print(json.dumps([*vars(module), *code.co_varnames, *code.co_cellvars]))
+"""
+REWRITES = """import json, sys
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import _process_method_calls
+functions, texts = json.load(sys.stdin)
+objects = dict.fromkeys(functions, "api_object")
+print(json.dumps([_process_method_calls(text, objects) for text in texts]))
+"""
+
+
+def in_package(code: str, request: object = None) -> list[str]:
+    """What a program prints that runs in the benchmark's own interpreter."""
+    command = [str(install.python("bfcl")), "-c", code]
+    return json.loads(subprocess.check_output(command, input=json.dumps(request), text=True))
+
+
+@pytest.mark.bfcl
+def test_every_name_that_the_official_code_knows_is_refused():
+    """Its globals and the variables of the function that evaluates, as they are in the package."""
+    reasons = {
+        name: files.misread(Step(0, Call(name), "", "unknown_tool"), {"cd"})
+        for name in in_package(NAMES)
+    }
+    assert len(reasons) > 30 and not [name for name, reason in reasons.items() if not reason]
+
+
+@pytest.mark.bfcl
+def test_the_text_that_is_looked_at_is_the_one_that_is_evaluated(bfcl):
+    """The package's own rewriting of calls gives the same texts as ours."""
     functions = {name for name, tool in bfcl.tools.items() if tool.app == "GorillaFileSystem"}
-    code = (
-        "import sys, json\n"
-        "from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils\n"
-        "names, calls = json.load(sys.stdin)\n"
-        "names = dict.fromkeys(names, 'INSTANCE')\n"
-        "done = [multi_turn_utils._process_method_calls(call, names) for call in calls]\n"
-        "print(json.dumps([text.count('INSTANCE') > 1 for text in done]))\n"
-    )
-    python = str(install.python("bfcl"))
-    request = json.dumps([sorted(functions), [call_text(c) for c in calls]])
-    changed = json.loads(
-        subprocess.run(
-            [python, "-c", code], input=request, capture_output=True, text=True, check=True
-        ).stdout
-    )
-    assert [bool(files.misread(Step(0, call, ""), functions)) for call in calls] == changed
-    assert any(changed) and not all(changed)
+    contents = ["sort(data)", "a sort (data)", "resort(x)", "f(find(y))", "cd\n(x)", "ünsort(x)"]
+    calls = [Call("echo", {"content": text, "file_name": None}) for text in contents]
+    calls += [Call(name) for name in ("cd\n", " cd", "x.cd", "cd.x", "exec\n", "cd() or exec")]
+    texts = [f"{c.tool}({','.join(f'{k}={v!r}' for k, v in c.arguments.items())})" for c in calls]
+    ours = [files.evaluated(call, functions) for call in calls]
+    assert ours == in_package(REWRITES, [sorted(functions), texts])
+    assert sum("api_object" in text for text in ours) > 8
 
 
 @pytest.mark.parametrize(
