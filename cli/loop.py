@@ -59,7 +59,7 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
     """
     given = {name: v for name, v in call.given.items() if name in fields(LoopSettings)}
     settings, tables = resolve(source.config, given, source.set)
-    check_files(settings, tables)
+    check_files(settings, tables, dry_run=source.dry_run)
     path, text = Path(run, FILE), to_toml(settings, tables)
     fresh = not path.exists()
     if not fresh and (changed := differences(path.read_text(), text)):

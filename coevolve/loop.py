@@ -199,8 +199,8 @@ def differences(old: str, new: str) -> list[str]:
     return sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
 
 
-def check_files(settings: LoopSettings, tables: Tables) -> None:
-    """Raises UsageError for a file or a model that is not there."""
+def check_files(settings: LoopSettings, tables: Tables, *, dry_run: bool = False) -> None:
+    """Raises UsageError for a file or a model that is not there; a dry run needs no model yet."""
     for path in filter(None, (settings.tasks, settings.exclude)):
         if not os.path.isfile(path):
             raise UsageError(f"no such file: {path}")
@@ -212,7 +212,7 @@ def check_files(settings: LoopSettings, tables: Tables) -> None:
         if "preset" not in train:
             raise UsageError("no model: give --model, or a preset of verl (train.preset)")
     elif not Path(model, "config.json").is_file() and (
-        model.startswith(("/", ".")) or not _may_be_loaded(model)
+        model.startswith(("/", ".")) or not (dry_run or _may_be_loaded(model))
     ):
         raise UsageError(
             f"no model {model}: neither a directory with config.json nor among the downloaded ones "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,10 @@ def test_before_the_time_limit(
 def test_a_stalled_trainer(job: Loop, given: tuple[Path, Path]):
     """Exit 75, as the watchdog ends a trainer that hangs, puts the job back into the queue."""
     job.tool(
-        "coevolve", '#!/usr/bin/env bash\n[ "$1" = doctor ] || [ "$2" = --dry-run ] || exit 75\n'
+        "coevolve",
+        "#!/usr/bin/env bash\n"
+        f'[ "$1" != loop ] || exec {sys.executable} -m coevolve_cli.main "$@"\n'
+        '[ "$1" = doctor ] || exit 75\n',
     )
     process = job.start(given[0], script=SCRIPT)
     process.communicate()
@@ -97,7 +101,7 @@ def test_a_stalled_trainer(job: Loop, given: tuple[Path, Path]):
 def test_too_few_nodes_for_the_preset(job: Loop, tmp_path: Path):
     """A warning that names the number; the last node does not count where it serves the explorer;
     an override decides."""
-    flags = ["--backend", "verl", "--preset", "qwen3-30b-a3b", "--dry-run"]
+    flags = ["--set", "train.backend=verl", "--set", "train.preset=qwen3-30b-a3b", "--dry-run"]
 
     def said(nodes: str, *more: str, **env: str) -> str:
         job.env |= {
@@ -112,6 +116,6 @@ def test_too_few_nodes_for_the_preset(job: Loop, tmp_path: Path):
         return result.stderr
 
     assert "1 node(s) would train, and the preset is for 2: sbatch --nodes=2" in said("a")
-    assert "WARNING" not in said("a", "--train", "-- trainer.nnodes=1")
+    assert "WARNING" not in said("a", "--", "trainer.nnodes=1")
     assert "WARNING" not in said("a,b")
     assert "sbatch --nodes=3" in said("a,b", EXPLORER_MODEL="org/teacher")
