@@ -11,7 +11,8 @@ episode is data, not a crash:
 | done | plain text after the last user turn, or the task was said to be complete | its verdict |
 | max_steps | an action beyond the cap of the episode | its verdict |
 | max_steps | a reply beyond the cap of a turn | 0 |
-| max_tokens | a reply was cut off, or nothing more fits the context | the environment's verdict |
+| max_steps, max_tokens | either, before the user's last turn | 0 |
+| max_tokens | a reply was cut off, or nothing more fits the context | its verdict |
 | policy_fault | an action broke a limit or the state | 0 |
 | env_error | the infrastructure or the grader failed; masked from training | 0 |
 
@@ -186,7 +187,8 @@ class Episode:
         """The finished episode."""
         verdict = self._verdict if self.gradable else Graded(success=False, score=0.0)
         reasons = {"reason": verdict.reason, "details": verdict.details}
-        failed = self._failed
+        # the turns that the user did not come to cannot have been done
+        failed = self._failed or (self.done and self.turn < len(self.task.query) - 1)
         task, row = self.task, self.tokens if keep_tokens else None
         return Rollout(
             id=content_id("rollout", task.id, policy, iteration, step, self.sample, seed),

@@ -84,7 +84,7 @@ def test_unreadable_openai_message_answers_every_call():
 @pytest.mark.parametrize("calls", [1, 3])
 def test_episode_cap(calls):
     """Exactly `max_steps` actions run; one more stops the episode, whose verdict counts."""
-    episode = opened(EpisodeLimits(max_steps=4))
+    episode = opened(EpisodeLimits(max_steps=4), turns=1)
     ran = 0
     while not episode.done:
         ran += len(run(episode, act(*[LOOK] * calls)))
@@ -165,3 +165,22 @@ def test_cut_off_reply():
     episode = opened()
     assert run(episode, say(to_text(LOOK), truncated=True)) == []
     assert episode.stop_reason == "max_tokens" and episode.gradable
+
+
+def test_an_episode_that_stops_before_its_last_turn_has_failed():
+    """What the user never came to say was not done, whatever the environment's state says."""
+    valid = Graded(success=True, score=1.0, progress=1.0)
+    cut = opened()
+    run(cut, say("", truncated=True))
+    capped = opened(EpisodeLimits(max_steps=1))
+    run(capped, act(LOOK))
+    run(capped, act(LOOK))
+    for episode, reason in ((cut, "max_tokens"), (capped, "max_steps")):
+        episode.grade(valid)
+        rollout = record(episode)
+        assert (rollout.stop_reason, rollout.success, rollout.score) == (reason, False, 0.0)
+    last = opened(EpisodeLimits(max_steps=1))
+    for reply in (act(LOOK), say("done"), act(LOOK)):
+        run(last, reply)
+    last.grade(valid)
+    assert (record(last).stop_reason, record(last).success) == ("max_steps", True)

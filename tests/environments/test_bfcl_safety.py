@@ -223,15 +223,32 @@ def test_a_corpus_of_hostile_calls_leaves_everything_as_it_was():
 
 
 def test_a_call_that_takes_minutes_ends_its_episode_and_not_its_neighbours():
-    """Under strict parity nothing is refused: the pool's clock ends the call, after a second try;
-    the worker's other session goes on from where it was."""
+    """Under strict parity a number in a text is not looked at: the pool's clock ends the call,
+    after a second try; the worker's other session goes on from where it was."""
     with Pool("bfcl-strict", call_timeout=1) as pool:
         slow, other = pool.open([START, START])
         act(pool, other, ("mkdir", {"dir_name": "mine"}))
-        (result,) = act(pool, slow, ("logarithm", {"value": 10, "base": 3, "precision": 300_000}))
+        (result,) = act(pool, slow, ("logarithm", {"value": 10, "base": 3, "precision": "300000"}))
         assert (result.error, result.fatal) == ("timeout", "timeout")
         (listing,) = act(pool, other, ("ls", {}))
         assert "mine" in listing.observation
+
+
+def test_numbers_that_cost_minutes_do_not_mask_an_episode_under_strict_parity():
+    """They are refused, so that grading, which makes all calls again, ends in time."""
+    slow = [
+        Call("logarithm", {"value": 10, "base": 3, "precision": 40_000}),
+        Call("power", {"base": 10, "exponent": 10**9}),
+        Call("round_number", {"number": 5, "decimal_places": -(10**9)}),
+    ]
+    mean = ("mean", {"numbers": [1, 2]})
+    with Pool("bfcl-strict", call_timeout=30, setup_timeout=15) as pool:
+        start = Start(config={"classes": ["MathAPI"]})
+        session = opened(pool, start)
+        ((*results,),) = pool.step([(session, 0, [*slow * 5, Call(*mean)])])
+        (grade,) = pool.evaluate([(session, made(start, [mean]))])
+    assert {result.error for result in results[:-1]} == {"too_large"}
+    assert grade.success
 
 
 def test_a_default_list_of_one_tweet_is_not_another_tweets(bfcl):

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 from environments.bfcl_worker import act, made, opened, run
+from msgspec import structs
 
 from coevolve.agents.episode import Episode, PolicyReply
 from coevolve.environments import install
 from coevolve.environments.client import Pool
+from coevolve.environments.protocol import EpisodeLimits
 from coevolve.records import Call, Rollout, Start, Task
 
 pytestmark = pytest.mark.bfcl
@@ -163,7 +165,15 @@ def size(default: Pool, strict: Pool, official: Official) -> None:
     assert [r.error for r in act(default, opened(default, Start(config=MATH)), long, endless)] == [
         "too_large"
     ] * 2
-    assert act(strict, opened(strict, Start(config=MATH)), endless)[-1].fatal == "timeout"
+    (result,) = act(strict, opened(strict, Start(config=MATH)), endless)
+    assert (result.error, result.fatal) == ("too_large", None)
+    for within in [
+        ("logarithm", {"value": 10, "base": 3, "precision": 5_000}),
+        ("power", {"base": 2, "exponent": 500_000}),
+        ("round_number", {"number": 5, "decimal_places": -100_000}),
+        ("round_number", {"number": 5, "decimal_places": True}),
+    ]:
+        agree(official, strict, MATH, within)
 
 
 def output(default: Pool, strict: Pool, official: Official) -> None:
@@ -194,11 +204,17 @@ def overrun(default: Pool, strict: Pool, official: Official) -> None:
             (True, "done"),
             (False, "max_steps"),
         ]
+        # with an empty last turn, which the user never came to, and all of the reference done
+        early = structs.replace(pool.description.limits, max_steps=1)
+        rollout = played(pool, task_of(FILES, [[last], []]), [last, last], early)
+        assert (rollout.success, rollout.score, rollout.stop_reason) == (False, 0.0, "max_steps")
 
 
-def played(pool: Pool, task: Task, calls: list[Action]) -> Rollout:
+def played(
+    pool: Pool, task: Task, calls: list[Action], limits: EpisodeLimits | None = None
+) -> Rollout:
     """An episode whose policy makes one call a reply, and then says that it is done."""
-    episode = Episode(task, pool.description.limits, tools=pool.tools)
+    episode = Episode(task, limits or pool.description.limits, tools=pool.tools)
     episode.open(opened(pool, task.start))
     for number, (tool, arguments) in enumerate(calls):
         function = {"name": tool, "arguments": json.dumps(arguments)}

@@ -38,6 +38,8 @@ class Shape:
         self._fields: set[str] | None = None
         self._tables = False
         """Whether an object may be a table: rows under keys of any name."""
+        self.may_be_empty = False
+        """Whether an object may hold nothing."""
 
     @property
     def learnt(self) -> bool:
@@ -45,6 +47,7 @@ class Shape:
 
     def learn(self, value: Any) -> None:
         self._kinds[_KINDS[type(value)]] = None
+        self.may_be_empty |= value == {}
         if isinstance(value, dict) and value:
             if _is_table(value):
                 self._tables = True
@@ -65,6 +68,9 @@ class Shape:
         for key, item in _items(value):
             if self._inner and (found := self._inner.problem(item, f"{place}.{key}")):
                 return found
+            # A table may have no rows, even where no known one is empty; a row has fields
+            if item == {} and self._inner and not self._inner.may_be_empty:
+                return f"{place}.{key} must not be empty"
         return None
 
 

@@ -20,12 +20,24 @@ MAX_ITEMS = 1_000
 """Items of one list or object."""
 MAX_NESTING = 6
 """Lists and objects in one another."""
-MAX_PRECISION = 1_000
-"""Digits."""
-MAX_PLACES = 300
-"""Decimal places."""
-MAX_POWER_BITS = 14_000
-"""Bits of a power, below Python's limit for printing an integer (4,300 digits)."""
+
+
+class CostLimits(NamedTuple):
+    """Bounds on the numbers whose size costs time."""
+
+    precision: int
+    """Digits."""
+    places: int
+    """Decimal places."""
+    power_bits: int
+    """Bits of a power."""
+
+
+# 14,000 bits are below Python's limit for printing an integer (4,300 digits)
+COST_LIMITS = CostLimits(precision=1_000, places=300, power_bits=14_000)
+STRICT_COST_LIMITS = CostLimits(precision=5_000, places=100_000, power_bits=1_000_000)
+"""Under strict parity: a call within them takes a quarter of a second at most, so that an episode
+of such calls can be graded in time."""
 
 _TYPES = {
     "string": ((str,), "text"),
@@ -56,7 +68,13 @@ def refusal(tool: Any, arguments: Any, offered: Collection[str]) -> CallAnswer |
     problem = _names(arguments, document) or _types(arguments, document)
     if problem:
         return _refused("bad_argument", f"{problem} {_usage(tool, document)}")
-    problem = _size(arguments) or _cost(tool, arguments)
+    problem = _size(arguments) or _cost(tool, arguments, COST_LIMITS)
+    return _refused("too_large", problem) if problem else None
+
+
+def costly(tool: str, arguments: dict) -> CallAnswer | None:
+    """The answer to a call that the official executor would run for minutes; None to others."""
+    problem = _cost(tool, arguments, STRICT_COST_LIMITS)
     return _refused("too_large", problem) if problem else None
 
 
@@ -122,15 +140,15 @@ def _size(value: Any, depth: int = 0) -> str | None:
     return None
 
 
-def _cost(tool: str, arguments: dict) -> str | None:
+def _cost(tool: str, arguments: dict, limits: CostLimits) -> str | None:
     """A bound on the time of the few functions whose cost grows with a number's value."""
     numbers = {name: value for name, value in arguments.items() if isinstance(value, (int, float))}
-    if abs(numbers.get("precision", 0)) > MAX_PRECISION:
-        return f"precision may be at most {MAX_PRECISION}."
-    if abs(numbers.get("decimal_places", 0)) > MAX_PLACES:
-        return f"decimal_places may be at most {MAX_PLACES}."
+    if abs(numbers.get("precision", 0)) > limits.precision:
+        return f"precision may be at most {limits.precision}."
+    if abs(numbers.get("decimal_places", 0)) > limits.places:
+        return f"decimal_places may be at most {limits.places}."
     if tool == "power" and all(isinstance(value, int) for value in numbers.values()):
         base, exponent = abs(numbers.get("base", 0)), abs(numbers.get("exponent", 0))
-        if exponent * base.bit_length() > MAX_POWER_BITS:
+        if exponent * base.bit_length() > limits.power_bits:
             return "The result has too many digits."
     return None

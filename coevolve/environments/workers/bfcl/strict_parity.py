@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from .data import functions, source
-from .refusals import CallAnswer, refusal
+from .refusals import CallAnswer, costly, refusal
 
 RAISED = "Error during execution: "
 _BLOCKED = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
@@ -51,7 +51,8 @@ class StrictParity:
         self._key = key
 
     def refusal(self, tool: Any, arguments: Any, methods: Collection[str]) -> CallAnswer | None:
-        """Only a name that no object has is refused, in the official words if it is a name."""
+        """Only a name that no object has is refused, in the official words if it is a name, and a
+        call that takes minutes."""
         if isinstance(tool, str) and tool in _BLOCKED:
             return CallAnswer(f"{RAISED}Function call {tool} is not allowed.", "unknown_tool")
         if isinstance(tool, str) and tool.isidentifier() and tool not in methods:
@@ -59,7 +60,8 @@ class StrictParity:
         named = isinstance(arguments, dict) and all(
             isinstance(name, str) and name.isidentifier() for name in arguments
         )
-        return None if named and tool in methods else refusal(tool, arguments, methods)
+        known = named and tool in methods
+        return costly(tool, arguments) if known else refusal(tool, arguments, methods)
 
     def arguments(self, tool: str, arguments: dict, methods: Collection[str]) -> dict:
         """The arguments with texts rewritten as the official executor does.

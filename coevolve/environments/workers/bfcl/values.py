@@ -26,11 +26,17 @@ _DOORS = [json.loads(doors) for doors in CONTENT.door_sets]
 
 
 def values(classes: list[str], state: dict[str, dict], instances: dict[str, Any]) -> Values:
-    """Required parameter of the start's classes → values, unless nothing of its kind exists."""
+    """Required parameter of the start's classes → values, unless nothing of its kind exists.
+
+    Raises ValueError with the class whose state holds what its functions could not work on.
+    """
     draw = random.Random(json.dumps([classes, state], sort_keys=True, default=str))
     known: Values = {}
     for class_ in classes:
-        known |= _KNOWN[class_](draw, instances[class_])
+        try:
+            known |= _KNOWN[class_](draw, instances[class_])
+        except Exception as error:  # boundary: a bad configuration is the request's fault
+            raise ValueError(f"{class_} cannot be read: {error}") from error
     return {name: options for name, options in known.items() if options}
 
 
@@ -156,6 +162,8 @@ def _tickets(draw: random.Random, app: Any) -> Values:
 
 
 def _trading(draw: random.Random, app: Any) -> Values:
+    if not app.stocks:
+        raise ValueError("stocks must not be empty")
     symbols = list(app.stocks)
     several = [sorted(draw.sample(symbols, min(size, len(symbols)))) for size in (2, 3, 4)]
     prices = sorted(stock["price"] for stock in app.stocks.values())

@@ -105,6 +105,7 @@ class Bfcl:
         begin = self._start(start)
         try:
             session = BfclSession(begin)
+            known = values(begin.classes, begin.state, session.world.instances)
         except (ValueError, KeyError, TypeError, AttributeError, CorruptState) as error:
             raise BadRequest(f"start state cannot be loaded: {error}") from error
         later = data.later(data.entry(start["name"])) if start.get("name") else {}
@@ -113,7 +114,7 @@ class Bfcl:
             "tools": session.world.tools(without=[n for names in later.values() for n in names]),
             "state": session.state(),
             "later": later,
-            "values": values(begin.classes, begin.state, session.world.instances),
+            "values": known,
         }
 
     def step(self, session: BfclSession, turn: int, action: Any) -> dict:
