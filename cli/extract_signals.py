@@ -25,7 +25,7 @@ class SignalStreams(Streams, frozen=True, kw_only=True):
     )
     """Outcomes of earlier iterations: read, and brought up to date."""
     env: Annotated[str | None, Option(metavar="NAME|COMMAND")] = None
-    """The environment (name or command line) whose tools `unexplored` looks for."""
+    """The environment (name or command line) whose tools `unexplored` and `unknown_tool` know."""
     tools: Annotated[str | None, Advanced(file="in")] = None
     """Its tools as JSON ([{name, app}], or a worker's describe), instead of --env."""
     summary: Annotated[bool, Option()] = False
@@ -38,9 +38,10 @@ def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Call
     if call.dry_run:
         return call.plan()
     known = _inventory(io.env, io.tools)
-    if known is None and "kinds" in call.given and "unexplored" in settings.kinds:
+    needing = [kind for kind in ("unexplored", "unknown_tool") if kind in settings.kinds]
+    if known is None and "kinds" in call.given and needing:
         raise UsageError(
-            "--kinds unexplored needs the environment's inventory: --env NAME or --tools FILE"
+            f"--kinds {needing[0]} needs the environment's inventory: --env NAME or --tools FILE"
         )
     past = outcomes.load(io.history) if io.history else None
     with io.stage("extract-signals", files) as s:

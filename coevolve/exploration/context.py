@@ -1,11 +1,11 @@
 """From signals to exploration contexts: merged per task, ranked, chosen by quota.
 
-All signals of one task become one context: its kind is the first of `PRIORITY` among them, its
-strength the greatest. Kinds get at most their quota of the episodes (from laptop experiments:
-boundary a half, forgetting and rare an eighth each; kinds that are none of these share the rare
-quota), at least a quarter is left to coverage, and what a quota does not use goes to coverage too.
-However few the episodes are, the strongest context is served. `Context.reflection` states the
-facts; where a model reflects (`reflection`), it holds its findings.
+All signals of one task, or of invented names meant for one tool, become one context: its kind is
+the first of `PRIORITY` among them, its strength the greatest. Kinds get at most their quota of the
+episodes (from laptop experiments: boundary a half, forgetting and rare an eighth each; kinds that
+are none of these share the rare quota), at least a quarter is left to coverage, and what a quota
+does not use goes to coverage too. However few the episodes are, the strongest context is served.
+`Context.reflection` states the facts; where a model reflects (`reflection`), it holds its findings.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from coevolve.records import Context, Signal
 PRIORITY = ("forgetting", "boundary", "rare")
 QUOTAS = {"boundary": 1 / 2, "forgetting": 1 / 8, "rare": 1 / 8}  # Shares of the episodes
 COVERAGE = 1 / 4
+UNKNOWN_TOOL = "unknown_tool"  # Kind of the signals that name a tool which does not exist
 MAX_REPEATS = 3
 """Start states on which one run repeats a behaviour; a few must not crowd out the rest."""
 MAX_FACTS = 3  # Signals whose facts are told in the reflection
@@ -39,11 +40,20 @@ class ContextSignals(NamedTuple):
         return sorted({t.rollout for signal in self.signals for t in signal.evidence})
 
 
+def has_aim(signal: Signal) -> bool:
+    """Whether episodes can be about it: a tool that does not exist needs a real one near it."""
+    return signal.kind != UNKNOWN_TOOL or len(signal.pattern) > 1
+
+
 def merge(signals: Iterable[Signal]) -> list[ContextSignals]:
-    """One entry per task or pattern without a task, strongest first; ties by id."""
+    """One entry per task, pattern without a task, or tool that unknown names were meant for;
+    strongest first; ties by id."""
     by_task: dict[tuple, list[Signal]] = {}
     for signal in signals:
         key = (signal.task_id,) if signal.task_id else ("", *signal.pattern)
+        if signal.kind == UNKNOWN_TOOL:
+            # It is about the tool that was meant, as if that were unexplored.
+            key = ("", signal.pattern[-1])
         by_task.setdefault(key, []).append(signal)
     found = [ContextSignals(sorted(group, key=_precedence)) for group in by_task.values()]
     return sorted(found, key=lambda c: (-max(s.strength for s in c.signals), c.lead.id))

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
 from coevolve.exploration.batch import FinishedEpisode, run_programs
-from coevolve.exploration.context import ContextSignals, choose, merge
+from coevolve.exploration.context import ContextSignals, choose, has_aim, merge
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import WeakPattern, patterns_of
 from coevolve.exploration.plans import MAX_AIMS, Plan, coverage, guided, unguided
@@ -108,7 +108,9 @@ class _Run:
         for signal in signals:
             if signal.env != pool.name:
                 raise UsageError(f"signal {signal.id} is about {signal.env}, not {pool.name}")
-        merged = merge(signals)
+        aimed = [signal for signal in signals if has_aim(signal)]
+        merged = merge(aimed)
+        stats.aimless = len(signals) - len(aimed)
         chosen = choose(merged, settings.episodes, settings.rounds, settings.max_contexts)
         stats.contexts, stats.crowded_out = len(chosen), len(merged) - len(chosen)
         self.contexts, self.patterns = chosen, patterns_of([c.lead for c in chosen], pool)

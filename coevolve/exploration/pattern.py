@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import ReplayJob, replay
+from coevolve.exploration.context import UNKNOWN_TOOL
 from coevolve.exploration.episode import Episode, outcome_of, step_of
 from coevolve.exploration.memory import WORKED, goals_of, is_goal, recipe_of
 from coevolve.exploration.schemas import fits, properties
@@ -77,6 +78,9 @@ def _worked(steps: list[Step]) -> list[Step]:
 def evidence_of(signal: Signal, tools: Mapping[str, Tool]) -> WeakPattern:
     """The pattern in a signal's evidence: around its bigram, else a successful trajectory."""
     goals = [name for name in signal.pattern if name in tools and is_goal(tools[name])]
+    if signal.kind == UNKNOWN_TOOL:
+        # The tool that was meant is the aim, be it one that only looks things up.
+        goals = [name for name in signal.pattern[1:] if name in tools]
     if not goals and signal.task:
         goals = goals_of(signal.task, dict(tools))
     for trajectory in signal.evidence:

@@ -14,6 +14,7 @@ class ExplorationStats:
         self.by_mode: dict[str, Counter[str]] = {}
         self.contexts = self.crowded_out = 0
         """Signalled tasks that are explored, and those that found no room."""
+        self.aimless = 0  # Signals of unknown tools, none of the environment's near them
         self.refused = 0  # Reflections that were no answer
         self.repeated = 0  # Episodes that repeat another
         self.lost = 0  # Episodes for which a model gave no reply
@@ -46,6 +47,7 @@ class ExplorationStats:
         found = [
             (self.contexts, "{} contexts"),
             (self.crowded_out, "no room for {} more signalled tasks"),
+            (self.aimless, "{} unknown tools have none near, no aim"),
             *((1, f"{mode}: {_listed(counts)}") for mode, counts in self.by_mode.items()),
             (resumed, "{} episodes from the journal"),
             (self.repeated, "left out {} that repeat another"),

@@ -30,6 +30,8 @@ FAMILIES = {
     "app": "the app that an action belongs to",
 }
 START, END = "^", "$"
+CODE = "code"
+"""Stands for the tool of an action that calls none: code without a known call, unreadable text."""
 
 
 def grams(tools: list[str], n: int) -> set[Pattern]:

@@ -54,6 +54,16 @@ class RuleInput(NamedTuple):
     settings: SignalSettings
     inventory: Inventory | None
 
+    def inventory_of(self, env: str) -> Inventory | None:
+        """The inventory, where it is the environment's and names a tool."""
+        known = self.inventory
+        return known if known and known.tools and known.covers(env) else None
+
+    def invented(self, env: str, name: str) -> bool:
+        """Whether the name of a called tool is none of the environment's; False if unknown."""
+        known = self.inventory_of(env)
+        return known is not None and name not in known.tools
+
 
 Rule = Callable[[RuleInput], Iterator[SignalCandidate]]
 

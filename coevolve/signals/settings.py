@@ -46,7 +46,7 @@ class SignalSettings(Settings, frozen=True, kw_only=True):
     rare_share: Annotated[float, Advanced(ge=0)] = 0.5
     """Rare, calibrated: part of an equal share among the patterns below which one is rare."""
     rate_floor: Annotated[float, Advanced(ge=0, le=1)] = 0.05
-    """Error and stall: the rate must exceed this with 97.5 % confidence (Wilson bound)."""
+    """Error, unknown_tool, stall: the rate exceeds this with 97.5 % confidence (Wilson bound)."""
     max_evidence: Annotated[int, Advanced(ge=1)] = 8
     """Trajectories that a signal carries as evidence."""
     observation_chars: Annotated[int, Advanced(ge=0)] = 4000

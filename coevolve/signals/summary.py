@@ -12,6 +12,7 @@ from coevolve.signals.inventory import Inventory
 from coevolve.signals.kinds import BY_NAME, KINDS
 
 MOST_TELLING = 10
+MIN_WIDTH = 11  # Characters of a column of kinds
 
 
 def lines(found: Extraction) -> Iterator[str]:
@@ -21,8 +22,9 @@ def lines(found: Extraction) -> Iterator[str]:
     if best:
         yield ""
         yield "the most telling:"
+    width = max([MIN_WIDTH, *(len(c.kind) for c in best)])
     for c in best:
-        yield f"  {c.strength:.2f} {c.kind:<11} {BY_NAME[c.kind].reason(c)}"
+        yield f"  {c.strength:.2f} {c.kind:<{width}} {BY_NAME[c.kind].reason(c)}"
 
 
 def _table(found: Extraction) -> Iterator[str]:
@@ -31,14 +33,15 @@ def _table(found: Extraction) -> Iterator[str]:
     kinds = [kind for kind in KINDS if any(k == kind for _, k in all_)]
     width = max([len("iteration"), *(len(str(i)) for i, _ in all_)])
     head = f"{'iteration':<{width}} {'rollouts':>8} {'success':>7} {'masked':>6}"
-    yield head + "".join(f" {kind:>11}" for kind in kinds)
+    widths = [max(MIN_WIDTH, len(kind)) for kind in kinds]
+    yield head + "".join(f" {kind:>{w}}" for kind, w in zip(kinds, widths, strict=True))
     for iteration in sorted({counts.iteration for counts in found.counts}):
         rows = [counts for counts in found.counts if counts.iteration == iteration]
         rollouts, masked = sum(c.rollouts for c in rows), sum(c.masked for c in rows)
         success = f"{sum(c.successes for c in rows) / rollouts:.3f}" if rollouts else "-"
         cells = [_cell(chosen[iteration, kind], all_[iteration, kind]) for kind in kinds]
         line = f"{iteration:<{width}} {rollouts:>8} {success:>7} {masked:>6}"
-        yield line + "".join(f" {cell:>11}" for cell in cells)
+        yield line + "".join(f" {cell:>{w}}" for cell, w in zip(cells, widths, strict=True))
 
 
 def _cell(chosen: int, found: int) -> str:
@@ -58,6 +61,8 @@ def notes(found: Extraction, inventory: Inventory | None) -> Iterator[str]:
         yield "no signal: nothing in these rollouts speaks clearly enough"
     if "unexplored" in found.settings.kinds:
         yield from _without_unexplored(found, inventory)
+    if inventory and inventory.tools:
+        yield from _foreign(found, inventory)
 
 
 def _cold_start(found: Extraction) -> str:
@@ -70,19 +75,24 @@ def _cold_start(found: Extraction) -> str:
 
 
 def _without_unexplored(found: Extraction, inventory: Inventory | None) -> Iterator[str]:
-    """Why unexplored tools were not looked for, or may be none."""
+    """Why unexplored tools were not looked for."""
     if inventory is None or not inventory.tools:
         why = "no --env, no --tools" if inventory is None else "the inventory is empty"
         yield f"unexplored tools not looked for ({why})"
         return
+    for env in dict.fromkeys(counts.env for counts in found.counts):
+        if not inventory.covers(env):
+            other = f"the inventory is that of {inventory.env}"
+            yield f"unexplored tools of {env} not looked for ({other})"
+
+
+def _foreign(found: Extraction, inventory: Inventory) -> Iterator[str]:
+    """Where the inventory may be another environment's: all that was called is then unknown."""
     called: dict[str, set[str]] = {}
     for counts in found.counts:
         called.setdefault(counts.env, set()).update(counts.called)
     for env, tools in called.items():
-        if not inventory.covers(env):
-            other = f"the inventory is that of {inventory.env}"
-            yield f"unexplored tools of {env} not looked for ({other})"
-        elif tools and tools.isdisjoint(inventory.tools):
+        if inventory.covers(env) and tools and tools.isdisjoint(inventory.tools):
             yield (
                 f"no rollout of {env} called a tool of the inventory; "
                 "is it that of another environment?"

@@ -5,8 +5,8 @@ the paper's rules.
 
 Each kind is planted alone and all are planted together (`simulated.py`). Precision counts the
 signals of the kind at its top 20, recall the planted weaknesses among them; both are means over
-seeds. `false` is how many signals of the kind come up where that kind was *not* planted (the other
-seven were).
+seeds. `false` is how many signals of the kind come up where that kind was *not* planted (all others
+were).
 """
 
 from __future__ import annotations

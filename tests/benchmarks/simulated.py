@@ -10,13 +10,18 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from coevolve.records import Call, Effect, Rollout, Start, Step, Task
 from coevolve.signals.history import GroupOutcome, TaskKey
 from coevolve.signals.inventory import Inventory
 
 APPS, PER_APP, TASKS, GROUP, WINDOW = 8, 6, 120, 8, 5
 TOOLS = [f"app{a}.tool{t}" for a in range(APPS) for t in range(PER_APP)]
-KINDS = ("forgetting", "boundary", "rare", "unexplored", "error", "combination", "stall", "safety")
+KINDS = tuple(
+    "forgetting boundary rare unexplored error unknown_tool combination stall safety".split()
+)
+SLIPS = 0.01  # Share of any policy's rollouts that call a stray name once
 INVENTORY = Inventory("toy", {tool: tool.split(".")[0] for tool in TOOLS})
 
 
@@ -53,6 +58,11 @@ def plant(kinds: tuple[str, ...], seed: int) -> Planted:
         for plan in plans
         for sample in range(GROUP)
     ]
+    slips = random.Random(f"slips-{seed}")  # Of its own: the other draws stay as they are
+    invented = {}
+    if "unknown_tool" in kinds:
+        invented = {f"{tool}_now": tool for tool in slips.sample(common, 4)}
+    rollouts = [_slip(slips, rollout, invented) for rollout in rollouts]
     history = [
         (("toy", plan.task.id), _entry(draw, plan, step))
         for plan in plans
@@ -64,6 +74,7 @@ def plant(kinds: tuple[str, ...], seed: int) -> Planted:
         "rare": {(tool,) for tool in rare},
         "unexplored": {(tool,) for tool in unexplored},
         "error": errors,
+        "unknown_tool": set(invented.items()),
         "combination": {tuple(sorted(pair)) for pair in pairs},
         "stall": {plan.task.id for plan in plans if plan.stalls},
         "safety": {plan.task.id for plan in plans if plan.destroys},
@@ -161,6 +172,17 @@ def _rollout(
         steps=steps,
         task=plan.task,
     )
+
+
+def _slip(draw: random.Random, rollout: Rollout, invented: dict[str, str]) -> Rollout:
+    """The rollout with calls of names that do not exist at its beginning: a planted one in a third
+    of the rollouts that call the real tool, a stray one seldom."""
+    names = [name for name, tool in invented.items() if tool in rollout.tools]
+    called = [name for name in names if draw.random() < 1 / 3]
+    if draw.random() < SLIPS:
+        called.append(f"{draw.choice(TOOLS)}_{draw.choice('abc')}")
+    steps = [Step(0, Call(name), "no such tool", "unknown_tool") for name in called]
+    return replace(rollout, tools=called + rollout.tools, steps=steps + rollout.steps)
 
 
 def _step(draw: random.Random, tool: str, place: int, errors: set) -> Step:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from coevolve.exploration.context import choose, context_of, merge
+from coevolve.exploration.context import choose, context_of, has_aim, merge
 from coevolve.records import Signal, Start, Statistic, Task
 
 
@@ -115,3 +115,24 @@ def test_the_number_of_contexts_is_capped():
     signals = [signal(f"s{i}", "boundary", f"t{i}", i / 10) for i in range(10)]
     assert [focus.lead.id for focus in choose(merge(signals), 48, 1, 3)] == ["s9", "s8", "s7"]
     assert choose(merge(signals), 48, 1, 0) == []
+
+
+def test_an_unknown_tool_is_about_the_tool_that_was_meant():
+    """Names meant for one tool are one context, whatever their tasks; it joins the tool's
+    `unexplored`."""
+    found = merge(
+        [
+            signal("a", "unknown_tool", "t1", 0.6, pattern=["posts", "post"]),
+            signal("b", "unknown_tool", "t2", 0.4, pattern=["posted", "post"]),
+            signal("c", "unexplored", "", 0.9, pattern=["post"]),
+            signal("d", "boundary", "t1", 0.7),
+        ]
+    )
+    assert [[s.id for s in focus.signals] for focus in found] == [["c", "a", "b"], ["d"]]
+
+
+def test_an_unknown_tool_needs_a_real_one_near_it():
+    """Where none is near there is nothing to aim at."""
+    assert has_aim(signal("a", "unknown_tool", "t", pattern=["posts", "post"]))
+    assert not has_aim(signal("b", "unknown_tool", "t", pattern=["zap"]))
+    assert has_aim(signal("c", "rare", "t", pattern=["zap"]))

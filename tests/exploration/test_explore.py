@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
@@ -277,3 +278,26 @@ def test_what_cannot_be_explored_is_said(lab):
             list(explore([], pool, ExploreSettings("clever")))
         with pytest.raises(UsageError, match="is about other"):
             list(explore([signal_of(task)], pool, ExploreSettings()))
+
+
+@pytest.mark.parametrize(
+    ("meant", "nearest"), [("paint_door", "door.paint"), ("find", "lamp.find")]
+)
+def test_an_unknown_tool_aims_at_the_nearest_real_one(lab, meant, nearest):
+    """Its episodes call that tool, be it one that only looks things up; a name that is near none
+    gets no context, and that is said."""
+    stats = ExplorationStats()
+    with Pool(lab()) as pool:
+        signal = signal_of(Task(id="t", env=pool.name, query=["q"], start=Start()), "unknown_tool")
+        signals = [
+            replace(signal, id="near", pattern=[meant, nearest], evidence=[]),
+            replace(signal, id="none", pattern=["zap"], strength=0.9),
+        ]
+        settings = ExploreSettings(episodes=8, max_actions=20)
+        found = list(explore(signals, pool, settings, stats=stats))
+    guided = [exploration for exploration in found if exploration.mode == "guided"]
+    assert len(guided) == 2 and {e.context.signal for e in guided} == {"near"}
+    for exploration in guided:
+        assert exploration.context.aim[0] == nearest
+        assert nearest in {step.action.tool for step in exploration.steps}
+    assert "1 unknown tools have none near, no aim" in stats.notes()

@@ -53,7 +53,7 @@ def test_planted_weaknesses():
             "50",
             ["false, calibrated", "false, paper", "power for a drop of 0.4, paper", "8000"],
         ),
-        ("planted.py", "1", ["forgetting", "boundary", "combination", "safety"]),
+        ("planted.py", "1", ["forgetting", "boundary", "unknown_tool", "combination", "safety"]),
         (
             "throughput.py",
             "64",

@@ -106,8 +106,8 @@ def test_masked_rollouts_are_counted(coevolve):
 
 
 def test_inventory_from_a_file(coevolve, tmp_path):
-    """`--tools` brings the unexplored tools; asking for them without an inventory is a usage
-    error."""
+    """`--tools` brings the unexplored tools; asking for them, or for unknown
+    ones, without an inventory is a usage error."""
     tools = tmp_path / "tools.json"
     tools.write_text(
         json.dumps([{"name": "mail.send"}, {"name": "mail.read"}, {"name": "farm.sow"}])
@@ -118,9 +118,11 @@ def test_inventory_from_a_file(coevolve, tmp_path):
         ("unexplored", ["farm.sow"]),
         ("unexplored", ["mail.send"]),
     ]
-    result = coevolve("extract-signals", "--kinds", "unexplored", stdin=data, check=False)
-    assert result.returncode == 2
-    assert b"--tools FILE" in result.stderr
+    for kind in ("unexplored", "unknown_tool"):
+        result = coevolve("extract-signals", "--kinds", kind, stdin=data, check=False)
+        assert result.returncode == 2
+        assert f"--kinds {kind} needs".encode() in result.stderr
+        assert b"--tools FILE" in result.stderr
 
 
 @pytest.mark.parametrize(

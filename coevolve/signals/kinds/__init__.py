@@ -18,6 +18,7 @@ from coevolve.signals.kinds import (
     safety,
     stall,
     unexplored,
+    unknown_tool,
 )
 from coevolve.signals.rule import SignalKind
 from coevolve.signals.settings import SignalSettings
@@ -35,6 +36,7 @@ SIGNAL_KINDS: tuple[SignalKind, ...] = (
     _kind(rare, 1.5, "a pattern of actions that occurs, but seldom"),
     _kind(unexplored, 2.5, "a tool that was hardly ever called (needs --env or --tools)"),
     _kind(error, 1, "a tool whose calls keep failing in the same way"),
+    _kind(unknown_tool, 1, "a tool that does not exist is called (needs --env or --tools)"),
     _kind(combination, 1, "two tools that work alone and fail together"),
     _kind(stall, 1, "a call repeated without telling anything new, or a budget that ran out"),
     _kind(safety, 1, "calls that destroyed something the task did not ask to destroy"),

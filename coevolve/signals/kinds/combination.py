@@ -4,7 +4,8 @@ Rollouts that called both are compared with those that called only the first, an
 called only the second, each by Fisher's exact test, one-sided on success; the larger p-value
 counts. All counts are divided by the mean group size, because rollouts of one task share their
 difficulty. Only pairs whose margins could give a p-value that survives the correction are tested
-(Tarone 1990), among the `MAX_PAIRED_TOOLS` tools that most rollouts called. Flagged if q <= alpha
+(Tarone 1990), among the `MAX_PAIRED_TOOLS` tools that most rollouts called, without those that the
+inventory lacks. Flagged if q <= alpha
 after Benjamini–Hochberg over these, and if rollouts of more than one task failed. Strength: (1 - q)
 times the smaller of the two differences in success. Pattern: the pair, sorted. Evidence: failures
 with both.
@@ -35,7 +36,9 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
     rollouts, alpha = seen.counts.rollouts, seen.settings.alpha
     for counts in seen.counts:
         size = counts.rollouts / max(counts.groups, 1)
-        calls = CallSets(counts.called, rollouts)
+        called = counts.called
+        known = {t: rows for t, rows in called.items() if not seen.invented(counts.env, t)}
+        calls = CallSets(known, rollouts)
         found = (_test(pair, calls, size, alpha) for pair in combinations(calls.tools, 2))
         tests = testable([test for test in found if test], alpha)
         adjusted = benjamini_hochberg([test.p for test in tests])

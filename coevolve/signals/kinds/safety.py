@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from coevolve.records import Statistic
-from coevolve.signals.patterns import action_tools, step_tools
+from coevolve.signals.patterns import CODE, action_tools, step_tools
 from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.views import CallView, RolloutSteps
 
@@ -51,7 +51,7 @@ def observe(rollout: RolloutSteps, raw: bytes) -> set[tuple[str, str]]:
     used = {tool for turn in task.solution for action in turn for tool in action_tools(action)}
     if not used and _REMOVAL.search(" ".join(task.query)):
         return set()
-    called = {tool for step in removers for tool in step_tools(step) or ["code"]}
+    called = {tool for step in removers for tool in step_tools(step) or [CODE]}
     return {(rollout.task_id, tool) for tool in called - used}
 
 

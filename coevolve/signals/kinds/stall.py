@@ -4,7 +4,8 @@ A rollout stalls where one call came back with the same observation three times,
 of steps or tokens. c of the n rollouts of the task in the iteration stalled in the same way.
 Flagged if the lower Wilson bound of c/n (95 %, two-sided) is above `rate_floor`, which two of eight
 rollouts are and one is not; strength is that bound. Pattern: the repeated tool, or `max_steps`,
-`max_tokens`. Evidence: the rollouts that stalled.
+`max_tokens`; a tool that the inventory lacks is left to `unknown_tool`. Evidence: the rollouts that
+stalled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coevolve.records import Statistic
-from coevolve.signals.patterns import step_tools
+from coevolve.signals.patterns import CODE, step_tools
 from coevolve.signals.rule import RuleInput, SignalCandidate
 from coevolve.signals.views import RolloutSteps
 from coevolve.statistics import wilson
@@ -34,7 +35,7 @@ def observe(rollout: RolloutSteps, raw: bytes) -> set[tuple[str, str]]:
         if (action := bytes(step.action)) in often:
             same[action, bytes(step.observation)] += 1
             if same[action, bytes(step.observation)] == REPEATS:
-                found.update(step_tools(step)[-1:] or ["code"])
+                found.update(step_tools(step)[-1:] or [CODE])
     return {(rollout.task_id, what) for what in found}
 
 
@@ -42,6 +43,8 @@ def calibrated(seen: RuleInput) -> Iterator[SignalCandidate]:
     for counts in seen.counts:
         table = counts.tables["stall"]
         for (task_id, what), count in table:
+            if what not in (CODE, *BUDGETS) and seen.invented(counts.env, what):
+                continue
             trials = seen.counts.trials((counts.env, task_id), counts.iteration)
             rate = wilson(count, trials).low
             if rate > seen.settings.rate_floor:
