@@ -105,10 +105,11 @@ class Lab:
 def hold(log, sessions):
     opened = len(log.read_text().splitlines()) if log.exists() else 0
     parent = os.getppid()
-    while opened >= sessions and log.with_suffix(".hold").exists():
-        if os.getppid() != parent:
-            os._exit(1)
+    while opened >= sessions and os.getppid() == parent and log.with_suffix(".hold").exists():
         time.sleep(0.01)
+    # Checked last: whoever kills the parent takes the hold away at once.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def run(session, name, arguments):
