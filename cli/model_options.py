@@ -5,8 +5,8 @@
         m.kept = s.written
 
 `service` is entered first and so left last: the output is complete when it prints the totals, adds
-them to RUN/model_calls.jsonl and, if the server gave answers without content, ends the command as
-partial (exit 75).
+them to RUN/model_calls.jsonl and, if the server gave answers without content or failed single
+calls, ends the command as partial (exit 75).
 
 A model can be named by the READY.json of a trainer that serves it: the command sees the name of
 these weights, and the addresses as if they were --base-url.
@@ -89,9 +89,12 @@ class ModelOptions(ServiceOptions, frozen=True, kw_only=True):
             finally:
                 models.close(finish=not _interrupted())
                 _report(models, io)
-        if bad := sum(totals.bad for totals in models.totals()):
-            reason = f"{bad} answers of the server were empty or broken"
-            raise Partial(f"{stage}: {reason}; a rerun asks for those again")
+        bad, failed = (sum(getattr(t, n) for t in models.totals()) for n in ("bad", "failed"))
+        lost = [f"{bad} answers of the server were empty or broken"] if bad else []
+        if failed:
+            lost.append(f"{failed} calls failed and others did not, the last: {models.failed}")
+        if lost:
+            raise Partial(f"{stage}: {'; '.join(lost)}; a rerun asks for those again")
 
 
 class WriterOptions(ModelOptions, frozen=True, kw_only=True):

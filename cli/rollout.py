@@ -72,6 +72,6 @@ def command(
         if at_server:
             at_server.kept = s.written
         if lost := played.env_faults.lost:
-            s.note(f"{lost} lost to environment errors (stop_reason env_error)")
+            s.note(f"{lost} lost (stop_reason env_error), the last one: {played.env_faults.fault}")
     journal.close(finished=not played.env_faults.lost)
     played.env_faults.end()

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     body: bytes | None = None
     cut: bool = False
     message: str = "scripted"
-    """Of an error; the request's key is added, as careless servers do."""
+    """Of an error without a body; the request's key is added, as careless servers do."""
 
 
 TOO_MANY = Fault(429, {"Retry-After": "0.2"})
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fault or Fault()
         time.sleep(fault.hang)
         body = fault.body or json.dumps(completion(said, request)).encode()
-        if fault.status != 200:
+        if fault.status != 200 and fault.body is None:
             body = json.dumps(
                 {"error": {"message": f"{fault.message}, key {self.headers['Authorization']}"}}
             ).encode()
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, fault: Fault, body: bytes) -> None:
         self.send_response(fault.status)
-        for name, value in {**fault.headers, "Content-Type": "application/json"}.items():
+        for name, value in {"Content-Type": "application/json", **fault.headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

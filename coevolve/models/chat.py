@@ -14,6 +14,9 @@ Whatever else the model did wrong is its reply, and kept: a call without a name,
 API takes or with arguments that are no JSON object makes text of all calls, in ``<tool_call>``
 tags, for the parser of actions to read or to answer with a hint. So no later request holds a call
 that a server would refuse. Reasoning that never ended stays in the text.
+
+Fields that are not known here, of the message and of each call, are kept as they came (but for
+empty ones): a server may want them back (`request_body`).
 """
 
 from __future__ import annotations
@@ -33,11 +36,18 @@ Message = dict[str, Any]
 
 MAX_TOKENS = 2**53
 """Tokens of one call that a server may count; a larger number counts nothing."""
+MAX_DEPTH = 20
+"""Levels of a field of the server's own; a deeper one is not kept, for its readers recurse."""
 UNANSWERED = "the model gave no reply: "
 """Beginning of every BadReply, which is lost work but no environment's fault."""
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 _OPENED_BY_TEMPLATE = re.compile(r"(?!\s*[{\[])(.*?)</think>\s*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_READ = {"reasoning_content", "refusal", "function_call"}
+KNOWN_FIELDS = {"role", "content", "reasoning", "tool_calls"} | _READ
+"""Fields of a reply whose meaning is known."""
+KNOWN_CALL_FIELDS = {"id", "type", "function", "index"}
+"""Fields of a call whose meaning is known."""
 
 
 class BadReply(CoevolveError):
@@ -50,6 +60,17 @@ class BadReply(CoevolveError):
     def __init__(self, reason: str, usage: Usage = Usage(), cached_tokens: int = 0):
         self.usage, self.cached_tokens = usage, cached_tokens
         super().__init__(UNANSWERED + reason)
+
+
+class CallFailed(BadReply):
+    """The server failed one call, or refused it, and may well answer others: a lost item.
+
+    `failure` is the error that the run ends with if it was not the item's own fault.
+    """
+
+    def __init__(self, failure: CoevolveError):
+        self.failure = failure
+        super().__init__(str(failure))
 
 
 class ContextFull(CoevolveError):
@@ -113,6 +134,8 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     cached_tokens: int = 0
     """Tokens of the prompt that the server had in its cache."""
+    unknown: dict[str, Any] = {}
+    """Fields of the message that are the server's own."""
 
     @property
     def is_silent(self) -> bool:
@@ -123,27 +146,18 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
     def message(self) -> Message:
         """The assistant's message, as a conversation goes on with it.
 
-        Its reasoning is for the record: it isn't sent back.
+        Its reasoning is for the record: it is sent back only where a server asks for it.
         """
         message: Message = {"role": "assistant", "content": self.text}
         if self.reasoning:
             message["reasoning"] = self.reasoning
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
-        return message
-
-
-class _Message(Struct):
-    content: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    refusal: Any = None
-    tool_calls: Any = None
-    function_call: Any = None
+        return message | self.unknown
 
 
 class _Choice(Struct):
-    message: _Message
+    message: dict[str, Any]
     finish_reason: Any = None
 
 
@@ -169,15 +183,16 @@ def read_reply(
         error = f": {_json(answer.error)}" if answer.error else ""
         raise BadReply(f"the server's answer holds no choice{error}", usage, cached)
     choice = answer.choices[0]
-    truncated = choice.finish_reason == "length"
-    text, reasoning = _split(choice.message, truncated)
-    found = choice.message.tool_calls or choice.message.function_call or []
+    truncated, message = choice.finish_reason == "length", choice.message
+    text, reasoning = _split(message, truncated)
+    found = message.get("tool_calls") or message.get("function_call") or []
     found = found if isinstance(found, list) else [found]
     calls = [_call(i, item, names or {}) for i, item in enumerate(found)]
     if not all(calls):
         tags = [f"<tool_call>\n{_json(_function(item))}\n</tool_call>" for item in found]
         text, calls = "\n".join([text, *tags] if text.strip() else tags), []
-    reply = ChatReply(text, reasoning, calls, truncated, usage, cached)
+    unknown = _unknown(message, KNOWN_FIELDS)
+    reply = ChatReply(text, reasoning, calls, truncated, usage, cached, unknown)
     if reply.is_silent and not (may_be_silent and choice.finish_reason in (None, "stop")):
         raise BadReply(f"it is empty (finish_reason {choice.finish_reason})", usage, cached)
     return reply
@@ -213,10 +228,10 @@ def _decode(body: bytes) -> _Completion:
         raise BadReply(f"the server's answer is no chat completion: {reason}") from None
 
 
-def _split(message: _Message, truncated: bool) -> tuple[str, str]:
+def _split(message: Message, truncated: bool) -> tuple[str, str]:
     """Text and reasoning; reasoning that neither its mark nor the token limit ended is text."""
-    content = _text(message.content) or _text(message.refusal)
-    reasoning = message.reasoning_content or message.reasoning
+    content = _text(message.get("content")) or _text(message.get("refusal"))
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
     if reasoning and isinstance(reasoning, str):
         return content, reasoning
     thought = _THINK.match(content)
@@ -258,7 +273,20 @@ def _call(index: int, item: Any, names: dict[str, str]) -> dict[str, Any] | None
     named = {"name": names.get(sent, sent), "arguments": arguments}
     id_ = item.get("id")
     id_ = id_ if id_ and isinstance(id_, str) else f"call_{index}"
-    return {"id": id_, "type": "function", "function": named}
+    unknown = _unknown(item, KNOWN_CALL_FIELDS) if item is not function else {}
+    return {"id": id_, "type": "function", "function": named, **unknown}
+
+
+def _unknown(fields: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """The fields that are the server's own, without empty ones and what is nested too deeply."""
+    own = {n: v for n, v in fields.items() if n not in known and v not in (None, "", [], {})}
+    return {n: v for n, v in own.items() if _is_shallow(v, MAX_DEPTH)}
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    nested = isinstance(value, dict | list)
+    return depth > 0 and (not nested or all(_is_shallow(part, depth - 1) for part in inner))
 
 
 def _is_object(text: str) -> bool:

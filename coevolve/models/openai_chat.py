@@ -2,50 +2,49 @@
 completion per call.
 
 `retries` has the retry policy; `http_client` bounds each attempt in time and bytes. A server that
-cannot be reached, refuses the key, asks for a longer rest or goes on failing raises Unreachable; a
-request it calls wrong raises CoevolveError; a conversation longer than its context raises
-ContextFull; an answer without content, or too long to be one, raises BadReply.
+cannot be asked at all (dead, refuses the key, asks for a longer rest) raises Unreachable, or
+CoevolveError where it calls every request wrong; a call that fails where others may not raises
+CallFailed (`servers` tells them apart); a conversation longer than its context raises ContextFull
+(`refusals`); an answer without content, or too long to be one, raises BadReply.
 
 The key comes from OPENAI_API_KEY only. It is cut out of what the server says, however it is spelled
 there (`redaction`), so that no record or error can hold it; so are the password and the query of an
 address (`addresses`).
 
-A server without structured answers (it calls `response_format` wrong) is asked without, once known.
-Results of calls that were read from a reply's text are `tool` messages, as in training; a server
-that takes them for calls of its own only gets `user` messages, once known. Several servers of one
-model (a trainer's replicas) are several addresses with commas between them: each conversation stays
-with one of them, where its prefix is cached. Tool names that the API refuses (dots) are sent with
-`__` in place of the other characters and mapped back.
+`request_body` has the form in which a server is asked. Several servers of one model (a trainer's
+replicas) are several addresses with commas between them: each conversation stays with one of them,
+where its prefix is cached.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
 import zlib
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from coevolve.errors import CoevolveError
 from coevolve.models.addresses import address, addresses
-from coevolve.models.chat import BadReply, ChatReply, ChatRequest, ContextFull, Message, read_reply
+from coevolve.models.chat import (
+    KNOWN_CALL_FIELDS,
+    BadReply,
+    ChatReply,
+    ChatRequest,
+    ContextFull,
+    read_reply,
+)
 from coevolve.models.http_client import MAX_BYTES
 from coevolve.models.redaction import Redactor
+from coevolve.models.refusals import is_too_long
+from coevolve.models.request_body import RequestForm, server_names
 from coevolve.models.servers import ModelServer, environment_key, package
 
 MAX_QUOTED = 300
 """Characters of what a server says that a message holds."""
 MAX_POOLS = 4
-_ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CONTEXT = re.compile(r"context[_ ](length|window|size)|maximum context|too many tokens", re.I)
-_FORMAT = re.compile(r"response_format|json_schema|guided|structured", re.I)
-_TOOL = re.compile(r"\btool", re.I)
-_UNSUPPORTED = (400, 404, 422, 501)
-"""HTTP statuses by which servers refuse what they do not know."""
-# Nine letters and digits, which is what some templates ask of an id.
-_NO_ID = "textcall0"
 
 
 class ChatAnswer(NamedTuple):
@@ -82,15 +81,14 @@ class ChatClient:
         proxies = [address(server.proxy) for server in self._servers if server.proxy]
         self._redactor = Redactor(key, *(s for at in [*found, *proxies] for s in at.secrets))
         self._at_server = at_server or {}
-        self._without_schema: set[str] = set()
-        self._without_results: set[str] = set()
+        self._forms: dict[str, RequestForm] = {}
 
     async def close(self) -> None:
         for server in self._servers:
             await server.close()
 
     async def complete(self, request: ChatRequest) -> ChatAnswer:
-        names = _server_names(request.tools)
+        names = server_names(request.tools)
         began = time.monotonic()
         response = await self._post(request, names)
         seconds = round(time.monotonic() - began, 3)
@@ -110,30 +108,46 @@ class ChatClient:
         cut, calls = self._redactor.cut, []
         for call in reply.tool_calls:
             function = {name: cut(text) for name, text in call["function"].items()}
-            calls.append({**call, "id": cut(call["id"]), "function": function})
-        text, reasoning = cut(reply.text), cut(reply.reasoning)
-        return replace(reply, text=text, reasoning=reasoning, tool_calls=calls)
+            unknown = {name: self._cut(call[name]) for name in call.keys() - KNOWN_CALL_FIELDS}
+            calls.append({**call, "id": cut(call["id"]), "function": function, **unknown})
+        text, reasoning, own = cut(reply.text), cut(reply.reasoning), self._cut(reply.unknown)
+        return replace(reply, text=text, reasoning=reasoning, tool_calls=calls, unknown=own)
+
+    def _cut(self, value: Any) -> Any:
+        """A value of JSON, without secrets."""
+        if isinstance(value, str):
+            return self._redactor.cut(value)
+        if isinstance(value, list):
+            return list(map(self._cut, value))
+        is_object = isinstance(value, dict)
+        return {self._cut(n): self._cut(v) for n, v in value.items()} if is_object else value
 
     async def _post(self, request: ChatRequest, names: dict[str, str]) -> Any:
-        """The raw response; asks again without what the server turns out not to support."""
-        model, server = request.model, self._servers[_conversation(request) % len(self._servers)]
-        schema, results = model not in self._without_schema, model not in self._without_results
-        try:
-            sent = replace(request, model=self._at_server.get(model, model))
-            return await server.post(_body(sent, names, schema, results))
-        except self._openai.APIError as error:
-            status, message = getattr(error, "status_code", None), str(error)
-            lone = results and any(map(_is_lone_result, request.messages))
-            if status in _UNSUPPORTED and request.schema and schema and _FORMAT.search(message):
-                self._without_schema.add(model)
-                return await self._post(request, names)
-            if status in _UNSUPPORTED and lone and _TOOL.search(message):
-                self._without_results.add(model)
-                return await self._post(request, names)
-            if status in (400, 413) and _CONTEXT.search(message):
-                full = f"the conversation does not fit the context of model {model}"
-                raise ContextFull(f"{server.name}: {full}") from None
-            raise server.failure(error, model, self._quoted) from None
+        """The raw response; asks again in another form where the server's refusal asks for one."""
+        model, opening = request.model, _opening(request)
+        server = self._servers[(opening + request.sample) % len(self._servers)]
+        sent = replace(request, model=self._at_server.get(model, model))
+        while True:
+            form = self._forms.get(model, RequestForm())
+            body = form.body(sent, names)
+            try:
+                return await server.post(body, opening)
+            except self._openai.APIError as error:
+                status = getattr(error, "status_code", None)
+                message = f"{error} {getattr(error, 'body', '')}"
+                if is_too_long(status, message, body):
+                    server.answered()
+                    full = f"the conversation does not fit the context of model {model}"
+                    raise ContextFull(f"{server.name}: {full}") from None
+                # Another call may have learned something since this one was sent.
+                learned = self._forms.get(model, form).learned(request, status, message)
+                if learned == form:
+                    raise server.failure(error, model, self._quoted, opening) from None
+                self._forms[model] = learned
+
+    def unanswered(self) -> CoevolveError | None:
+        """The failure of a server that has failed and never answered."""
+        return next((s.failed for s in self._servers if s.failed and not s.answers), None)
 
     def _quoted(self, text: str) -> str:
         """A server's words as a part of one line."""
@@ -142,68 +156,8 @@ class ChatClient:
         return " ".join(plain.split())[:MAX_QUOTED]
 
 
-def _conversation(request: ChatRequest) -> int:
-    """The same number for all requests of a conversation: its first messages and its sample."""
+def _opening(request: ChatRequest) -> int:
+    """The same number for all requests of a conversation, and of its other samples."""
     began = itertools.takewhile(lambda message: message["role"] != "assistant", request.messages)
     words = "\0".join(str(message.get("content")) for message in began)
-    return zlib.crc32(words.encode("utf-8", "replace")) + request.sample
-
-
-def _body(
-    request: ChatRequest, names: dict[str, str], schema: bool, results: bool
-) -> dict[str, Any]:
-    """The request as the API takes it; a value of None is a field that is not sent."""
-    body: dict[str, Any] = {
-        "model": request.model,
-        "messages": [_sent_message(message, names, results) for message in request.messages],
-        "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
-        "seed": request.seed,
-    }
-    if request.tools:
-        body["tools"] = [_renamed(tool, names) for tool in request.tools]
-    if request.schema and schema:
-        body["response_format"] = {"type": "json_schema", "json_schema": request.schema}
-    return {name: value for name, value in (body | request.extra).items() if value is not None}
-
-
-def _server_names(tools: list[dict[str, Any]]) -> dict[str, str]:
-    """Tool name → the name the API accepts, different for every tool."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for tool in tools:
-        name = tool["function"]["name"]
-        sent = name if _ALLOWED.fullmatch(name) else re.sub(r"[^A-Za-z0-9_-]", "__", name)[:64]
-        while sent in taken:
-            sent = f"{sent[:60]}_{len(names)}"
-        names[name] = sent
-        taken.add(sent)
-    return names
-
-
-def _renamed(named: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """A tool or a call, with the server's name of its function."""
-    function = named["function"]
-    name = names.get(function["name"], function["name"])
-    return named if name == function["name"] else {**named, "function": {**function, "name": name}}
-
-
-def _is_lone_result(message: Message) -> bool:
-    """Tells whether it is the result of a call without an id, read from a reply's text."""
-    return message["role"] == "tool" and "tool_call_id" not in message
-
-
-def _sent_message(message: Message, names: dict[str, str], results: bool) -> Message:
-    """The message as the API takes it, without its reasoning.
-
-    `results`: whether the server takes `tool` messages for calls without an id.
-    """
-    if _is_lone_result(message):
-        role = {"role": "tool", "tool_call_id": _NO_ID} if results else {"role": "user"}
-        return {**role, "content": message["content"]}
-    if message.get("tool_calls"):
-        calls = [_renamed(call, names) for call in message["tool_calls"]]
-        message = {**message, "tool_calls": calls}
-    if "reasoning" in message:
-        message = {name: value for name, value in message.items() if name != "reasoning"}
-    return message
+    return zlib.crc32(words.encode("utf-8", "replace"))

@@ -9,8 +9,8 @@ faults.
 | any other HTTP error | gives up at once |
 
 The openai package does the waiting and repeating (exponential backoff with jitter from half a
-second to eight); nothing retries on top of it. A call that is given up raises Unreachable, and a
-rerun of the command goes on from the journal.
+second to eight); nothing retries on top of it. A call that is given up is its item's failure or the
+server's (`servers`), and a rerun of the command goes on from the journal.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ limit of concurrency.
 
 A question that the journal answers costs nothing. An answer that cannot be used (BadReply) is paid
 for, so it counts, and the journal knows what it took: a rerun asks again, with that much less of
-its budget. The same question asked twice at a time is one call. When an error or a budget ends the
+its budget. A call that fails at a server which answers others is lost like that (CallFailed), and
+counted. The same question asked twice at a time is one call. When an error or a budget ends the
 stage, calls in flight are let finish, for one attempt's time at most, and are kept; an interrupt
 cuts them off. `each` runs on an event loop of its own that stands still between two results.
 """
@@ -27,7 +28,7 @@ from msgspec.structs import replace
 from coevolve.errors import CoevolveError, Unreachable, UsageError
 from coevolve.models import structured_output
 from coevolve.models.call_journal import CallJournal, JournalEntry, JournalQuestion
-from coevolve.models.chat import AnswerRejected, BadReply, ChatReply, ChatRequest
+from coevolve.models.chat import AnswerRejected, BadReply, CallFailed, ChatReply, ChatRequest
 from coevolve.models.openai_chat import ChatClient
 from coevolve.models.options import ServiceOptions
 from coevolve.models.spending import Spending, Totals, estimate, read_prices
@@ -55,6 +56,8 @@ class Models:
         self.spending = Spending(stage, options, prices)
         self.kept: int | None = None
         """Set by the stage at its end: the records it wrote."""
+        self.failed = ""
+        """Which call the server failed last, and how."""
         journal = options.journal or home() / "journal"
         self._journal = CallJournal(journal, writes=not options.offline)
         self._client = None
@@ -102,7 +105,7 @@ class Models:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """The reply, from the journal or the server.
 
-        Raises BadReply, ContextFull, Unreachable, BudgetReached, CoevolveError.
+        Raises BadReply, CallFailed, ContextFull, Unreachable, BudgetReached, CoevolveError.
         """
         if self.options.request_extra:
             request = replace(request, extra=self.options.request_extra | request.extra)
@@ -147,15 +150,24 @@ class Models:
         order.
 
         The first failure of an item, in that order, is raised in its place; the others that run are
-        cancelled.
+        cancelled. Where the server failed and no item got an answer from it, or from the journal,
+        its failure is raised in place of the last result.
         """
         running = _OrderedTasks(items, function, width or self.options.concurrency)
         try:
             while running.first_is_done() or self._runner.run(running.wait()):
-                yield running.take()
+                result, failure = running.take(), self._unanswered()
+                if failure and self._runner.run(running.is_over()):
+                    raise failure
+                yield result
         finally:
             if not self._closing:
                 self._runner.run(running.cancel())
+
+    def _unanswered(self) -> CoevolveError | None:
+        if self._client is None or any(totals.reused.calls for totals in self.spending.all()):
+            return None
+        return self._client.unanswered()
 
     def _find(self, key: str, model: str) -> ChatReply | None:
         entry = self._journal.get(key)
@@ -184,6 +196,10 @@ class Models:
         totals, began = self.spending.of(request.model), time.monotonic()
         try:
             reply, retries, seconds = await self._client.complete(request)
+        except CallFailed as error:
+            totals.failed += 1
+            self.failed = f"{request.describe()}: {error.failure}"
+            raise
         except BadReply as error:
             totals.bad += 1
             nothing = ChatReply(usage=error.usage, cached_tokens=error.cached_tokens)
@@ -259,7 +275,15 @@ class _OrderedTasks:
         return bool(self._queue) and self._queue[0].done()
 
     def take(self) -> Any:
-        return self._queue.popleft().result()
+        try:
+            return self._queue.popleft().result()
+        except CallFailed as error:  # an item that cannot be lost
+            raise error.failure from None
+
+    async def is_over(self) -> bool:
+        """Tells whether there is no item left."""
+        self._fill()
+        return self._exhausted and not self._queue
 
     async def cancel(self) -> None:
         for task in self._queue:

@@ -125,6 +125,8 @@ class Totals(Struct):
     """Answers that the journal had: paid by an earlier run."""
     bad: int = 0
     """Answers without content; a rerun asks again."""
+    failed: int = 0
+    """Calls that failed at a server which answered others; a rerun asks again."""
     silent: int = 0
     """Empty replies of a policy, each of which handed its turn back."""
     repaired: int = 0
@@ -155,6 +157,7 @@ class Totals(Struct):
             "rejected": self.rejected,
             "empty, each handing the turn back": self.silent,
             "empty or broken": self.bad,
+            "failed": self.failed,
         }
         parts += [f"{number} {name}" for name, number in exceptions.items() if number]
         if paid.calls and paid.cost is not None:

@@ -285,13 +285,14 @@ def test_an_empty_reply_hands_the_turn_back(pool, shopper, tmp_path):
 
 def test_dotted_tool_names_travel():
     """Names that the API would refuse are renamed on the way out and back."""
-    from coevolve.models.openai_chat import _sent_message, _server_names
+    from coevolve.models.chat import ChatRequest
+    from coevolve.models.request_body import RequestForm, server_names
 
     tools = [
         {"type": "function", "function": {"name": n, "parameters": {}}}
         for n in ("farm.set", "farm__set", "ok")
     ]
-    names = _server_names(tools)
+    names = server_names(tools)
     assert (
         names["ok"] == "ok"
         and len(set(names.values())) == 3
@@ -304,7 +305,5 @@ def test_dotted_tool_names_travel():
             {"id": "1", "type": "function", "function": {"name": "farm.set", "arguments": "{}"}}
         ],
     }
-    assert (
-        _sent_message(message, names, True)["tool_calls"][0]["function"]["name"]
-        == names["farm.set"]
-    )
+    (sent,) = RequestForm().body(ChatRequest(model="m", messages=[message]), names)["messages"]
+    assert sent["tool_calls"][0]["function"]["name"] == names["farm.set"]

@@ -107,9 +107,10 @@ def test_a_misbehaving_server(tasks, tmp_path, coevolve, uninterrupted, name):
     ("fault", "code"),
     [(Fault(401), 69), (Fault(500, {"retry-after-ms": "5"}), 69), (Fault(422), 1)],
 )
-def test_a_server_that_stays_broken(tasks, tmp_path, coevolve, uninterrupted, fault, code):
+def test_a_server_that_stays_broken(tmp_path, coevolve, fault, code):
     """Exit 69 or 1, no output; once it works, what was paid is not paid again."""
-    expected, calls = uninterrupted
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_bytes(b"".join(map(encode, tiny_models.shop_tasks(SHOP, 3 * TASKS))))
     with ScriptedServer(shop, {n: fault for n in range(9, 500)}) as server:
         first = coevolve(*rollout(tasks, server, tmp_path), check=False)
         assert first.returncode == code and not (tmp_path / "out.jsonl").exists()
@@ -117,6 +118,43 @@ def test_a_server_that_stays_broken(tasks, tmp_path, coevolve, uninterrupted, fa
         assert len(said) == 2 and b"scripted" in said[1] and b"Traceback" not in first.stderr
         server.faults = {}
         coevolve(*rollout(tasks, server, tmp_path))
+        calls, server.answered = server.answered, 0
+        coevolve(*rollout(tasks, server, tmp_path / "quiet"))
+        expected = (tmp_path / "quiet" / "out.jsonl").read_bytes()
+        assert (tmp_path / "out.jsonl").read_bytes() == expected and server.answered == calls
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_poisoned_task_is_masked_and_named(
+    tasks, tmp_path, coevolve, uninterrupted, status, on_error
+):
+    """A conversation that always fails: env_error with the server's words, the rest as ever, exit
+    75; a rerun completes the output when the server has been mended."""
+    (expected, calls), fault = uninterrupted, Fault(status, {"retry-after-ms": "5"})
+    place, poison = 3, [True]
+    query = json.loads(tasks.read_text().splitlines()[place])["query"]
+
+    def answer(request):
+        asked = {message["content"] for message in request["messages"]}
+        return fault if poison and asked.issuperset(query) else shop(request)
+
+    with ScriptedServer(answer) as server:
+        command = rollout(tasks, server, tmp_path, "--on-error", on_error)
+        first = coevolve(*command, check=False)
+        said = first.stderr.decode()
+        assert first.returncode == 75, said
+        assert f"{SAMPLES} calls failed and others did not, the last: model m, sample" in said
+        assert query[-1] in said and "scripted" in said and "environment errors" not in said
+        lost, whole = (tmp_path / "out.jsonl").read_bytes().splitlines(), expected.splitlines()
+        first, after = place * SAMPLES, (place + 1) * SAMPLES
+        assert lost[:first] + lost[after:] == whole[:first] + whole[after:]
+        assert len(lost) == len(whole)
+        for record in map(json.loads, lost[first:after]):
+            assert record["stop_reason"] == "env_error" and record["score"] == 0
+            assert f"HTTP {status}" in record["error"] and "scripted" in record["error"]
+        poison.clear()
+        coevolve(*command)
         assert (tmp_path / "out.jsonl").read_bytes() == expected and server.answered == calls
 
 

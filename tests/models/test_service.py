@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from scripted_server import (
 )
 
 from coevolve.errors import BudgetReached, CoevolveError, Unreachable, UsageError, WriteFailed
-from coevolve.models.chat import AnswerRejected, BadReply, ChatRequest, ContextFull
+from coevolve.models.chat import AnswerRejected, BadReply, CallFailed, ChatRequest, ContextFull
 from coevolve.models.options import ServiceOptions
 from coevolve.models.service import RESERVED_FIELDS, Models
 from coevolve.models.spending import Price
@@ -234,6 +235,98 @@ def test_lasting_faults_end_the_stage(journal, monkeypatch, fault, error, says):
         with Models("s", options) as models:
             ask_all(models, range(5))
             assert models.totals()[0].paid.calls == 4
+
+
+POISON = [Fault(400), Fault(422), Fault(500, {"retry-after-ms": "1"})]
+
+
+def poisoned(fault: Fault, poison, lives=lambda: True):
+    """A server that fails the questions that are `poison`, or all once it does not live."""
+
+    def answer(request):
+        text = request["messages"][-1]["content"]
+        return fault if text in map(str, poison) or not lives() else echo(request)
+
+    return answer
+
+
+def found_of(models: Models, texts, samples: int = 1) -> list[str]:
+    """Answers in order; "lost" for an item whose call failed."""
+
+    async def one(item):
+        try:
+            return (await models.chat(question(item[0], sample=item[1]))).text
+        except CallFailed as error:
+            assert "scripted" in str(error)
+            return "lost"
+
+    return list(models.each([(text, i) for text in texts for i in range(samples)], one))
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("fault", POISON, ids=["400", "422", "500"])
+def test_a_poisoned_item_is_lost_and_the_rest_goes_on(journal, fault, concurrency):
+    """The first, the last and one in the middle: counted, named, not paid; a rerun asks for those
+    only, and loses them again, without taking the server for dead."""
+    wanted = [f"you said {i}" if i not in (0, 5, 11) else "lost" for i in range(12)]
+    with ScriptedServer(poisoned(fault, [0, 5, 11])) as server:
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=concurrency)
+        for paid in (9, 0):
+            with Models("s", options) as models:
+                assert found_of(models, range(12)) == wanted
+                (totals,) = models.totals()
+                assert (totals.failed, totals.bad, totals.paid.calls) == (3, 0, paid)
+                assert "3 failed" in totals.line()
+                assert re.search("model m, .* the last: (0|5|11): http.*scripted", models.failed)
+        assert len(lines(journal)) == 9
+
+
+@pytest.mark.parametrize("fault", POISON, ids=["400", "422", "500"])
+def test_the_samples_of_a_poisoned_task_are_one_failure(journal, fault):
+    """Twelve in a row of one conversation say nothing of the server."""
+    with ScriptedServer(poisoned(fault, ["a"])) as server:
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=2)
+        with Models("s", options) as models:
+            assert found_of(models, "ab", 12) == ["lost"] * 12 + ["you said b"] * 12
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    list(zip(POISON, (CoevolveError, CoevolveError, Unreachable), strict=True)),
+    ids=["400", "422", "500"],
+)
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_a_server_that_answers_nothing_is_dead(journal, fault, error, count):
+    """Its failure ends the work, after a few items at the latest."""
+    with ScriptedServer(lambda _: fault) as server:
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
+        with pytest.raises(error, match="scripted") as caught, Models("s", options) as models:
+            found_of(models, range(count))
+        assert type(caught.value) is error and len(server.requests) <= 5 * 5
+
+
+@pytest.mark.parametrize(("texts", "samples"), [(range(60), 1), ("abc", 90)])
+def test_a_server_that_dies_is_noticed(journal, texts, samples):
+    """Several items in a row, or many of few, after the last answer: what was paid is kept."""
+    dead = Fault(503, {"retry-after-ms": "1"})
+    answer = poisoned(dead, [], lambda: len(server.requests) <= 8)
+    with ScriptedServer(answer) as server:
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=2)
+        with pytest.raises(Unreachable, match="HTTP 503"), Models("s", options) as models:
+            found_of(models, texts, samples)
+        assert len(server.requests) <= 8 + 66 * 5
+    assert len(lines(journal)) == 8
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 429])
+def test_who_asks_and_how_often_is_no_matter_of_an_item(journal, status):
+    """The run ends at once, whatever was answered before."""
+    fault = Fault(status, {"retry-after-ms": "1"})
+    with ScriptedServer(poisoned(fault, [3])) as server:
+        options = ServiceOptions(base_url=server.url, journal=journal, concurrency=1)
+        with pytest.raises(Unreachable, match=f"HTTP {status}"), Models("s", options) as models:
+            found_of(models, range(9))
+        assert len(server.requests) == (8 if status == 429 else 4)
 
 
 @pytest.mark.parametrize(
