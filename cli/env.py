@@ -29,7 +29,7 @@ Name = Annotated[
 
 class SplitOptions(Streams, frozen=True, kw_only=True):
     split: Annotated[str | None, Option(metavar="NAME")] = None
-    """Which of its splits; without this option they are listed."""
+    """Which of its splits; the error of a call without this option lists them."""
     limit: Annotated[int | None, Option(default="all", ge=0)] = None
     """The first N tasks only."""
 

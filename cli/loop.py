@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from coevolve import jsonl
+from coevolve.environments.client import Pool
 from coevolve.errors import CoevolveError, UsageError
 from coevolve.loop import (
     FILE,
@@ -23,7 +24,8 @@ from coevolve.loop import (
     resolve,
     to_toml,
 )
-from coevolve.options import Option, Settings, fields
+from coevolve.options import Option, Settings, fields, nearest
+from coevolve.signals.kinds import KINDS
 from coevolve_cli.options import Call
 
 HELP = "Check the settings of the whole loop, shell/train_loop.sh."
@@ -59,6 +61,9 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
     """
     given = {name: v for name, v in call.given.items() if name in fields(LoopSettings)}
     settings, tables = resolve(source.config, given, source.set)
+    for kind in settings.without:
+        if kind not in KINDS:
+            raise UsageError(f"--without: no kind {kind!r}{nearest(kind, KINDS)}")
     check_files(settings, tables, dry_run=source.dry_run)
     path, text = Path(run, FILE), to_toml(settings, tables)
     fresh = not path.exists()
@@ -67,7 +72,7 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
     if not source.dry_run:
         with _kept(path, text, fresh):
             if fresh:
-                _ask_every_stage(path, run, call.rest)
+                _ask_every_stage(settings.env, path, run, call.rest)
     more = {"run": run, "fresh": fresh, "dry_run": source.dry_run, "text": text}
     _print_assignments(settings, tables, more, call.rest)
 
@@ -76,7 +81,6 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
 def _kept(path: Path, text: str, fresh: bool):
     """Writes the settings; those of a new run go again if it cannot begin."""
     made = not path.parent.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
     with jsonl.atomic(path) as stream:
         stream.write(text.encode())
     try:
@@ -90,8 +94,11 @@ def _kept(path: Path, text: str, fresh: bool):
         raise
 
 
-def _ask_every_stage(path: Path, run: str, overrides: list[str]) -> None:
-    """Raises the error with which the first stage refuses its table, under its exit code."""
+def _ask_every_stage(env: str, path: Path, run: str, overrides: list[str]) -> None:
+    """Raises the error with which the environment does not start, or the first stage refuses its
+    table, under its exit code."""
+    with Pool(env):
+        pass
     for name in STAGES:
         words = [name, "--config", str(path), "--dry-run"]
         if name == "train":
@@ -99,7 +106,9 @@ def _ask_every_stage(path: Path, run: str, overrides: list[str]) -> None:
         command = [sys.executable, "-m", "coevolve_cli.main", *words]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
-            error = CoevolveError(done.stderr.strip().removeprefix("coevolve: "))
+            # the keys may come from anywhere: that they stand in this file now is no help
+            words = done.stderr.strip().removeprefix("coevolve: ").removeprefix(f"{path}: ")
+            error = CoevolveError(words)
             error.exit = done.returncode
             raise error
 

@@ -17,15 +17,19 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from coevolve import jsonl
+from coevolve.environments.registry import BUILT_IN, find
 from coevolve.errors import UsageError
+from coevolve.models.transformers_lm import is_cached
 from coevolve.options import Option, Seed, Settings, fields, nearest
+from coevolve.records import Task
 
 STAGES = ("train", "extract-signals", "explore", "abstract", "validate", "merge")
 """The commands whose tables a settings file may have."""
 FILE = "loop.toml"
 """The name of the settings in a run directory."""
-HOW = ("workers", "base-url", "concurrency", "timeout", "prices")
-"""Keys that say how the work is done and not which, as `budget-…` do: a run goes on with others."""
+MAY_CHANGE = ("iterations", "workers", "base-url", "concurrency", "timeout", "prices")
+"""Keys with which a run goes on where they differ, as with `budget-…`: how far, and how."""
 Tables = dict[str, dict[str, Any]]
 ARMS = {
     "guided": "around the policy's own signals, and where its tasks cover little",
@@ -107,16 +111,14 @@ def resolve(
     for what cannot be read or is no setting.
     """
     tables = _read(file) if file else {}
-    for text in assigned:
-        table, key, value = _assignment(text)
-        tables.setdefault(table, {})[key] = value
     for name, table in tables.items():
-        if name not in ("loop", *STAGES):
-            raise UsageError(
-                f"{file or '--set'}: no table {name!r}{nearest(name, ['loop', *STAGES])}"
-            )
+        _check_table(name, file)
         if not isinstance(table, dict):
             raise UsageError(f"{file}: {name} is no table; write [{name}] and its keys below")
+    for text in assigned:
+        name, key, value = _assignment(text)
+        _check_table(name, "--set")
+        tables.setdefault(name, {})[key] = value
     options = {field.key: field for field in fields(LoopSettings).values()}
     values = {}
     for key, value in tables.pop("loop", {}).items():
@@ -128,6 +130,11 @@ def resolve(
     settings = LoopSettings(**{**values, **given})
     _check_combination(settings)
     return settings, _tables(settings, tables)
+
+
+def _check_table(name: str, where: str | None) -> None:
+    if name not in ("loop", *STAGES):
+        raise UsageError(f"{where}: no table {name!r}{nearest(name, ['loop', *STAGES])}")
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -186,13 +193,13 @@ def to_toml(settings: LoopSettings, tables: Tables) -> str:
 
 
 def differences(old: str, new: str) -> list[str]:
-    """Names of the settings, TABLE.KEY, in which two files differ, those of `HOW` left out."""
+    """Settings, as TABLE.KEY, in which two files differ, but for those that may change."""
     before, after = (
         {
             f"{name}.{key}": value
             for name, table in tomllib.loads(text).items()
             for key, value in table.items()
-            if key not in HOW and not key.startswith("budget-")
+            if key not in MAY_CHANGE and not key.startswith("budget-")
         }
         for text in (old, new)
     )
@@ -200,10 +207,15 @@ def differences(old: str, new: str) -> list[str]:
 
 
 def check_files(settings: LoopSettings, tables: Tables, *, dry_run: bool = False) -> None:
-    """Raises UsageError for a file or a model that is not there; a dry run needs no model yet."""
+    """Raises UsageError for an environment, a file or a model that is not there, BadInput for a
+    file that holds anything but tasks. A dry run needs neither the model nor tasks yet."""
+    if settings.env not in BUILT_IN:
+        find(settings.env)
     for path in filter(None, (settings.tasks, settings.exclude)):
         if not os.path.isfile(path):
             raise UsageError(f"no such file: {path}")
+        if not sum(1 for _ in jsonl.read([path], Task)) and not dry_run:
+            raise UsageError(f"{path} holds no tasks")
     train = tables["train"]
     if train.get("backend") == "verl" and "preset" not in train:
         raise UsageError("train.backend verl needs train.preset")
@@ -212,19 +224,10 @@ def check_files(settings: LoopSettings, tables: Tables, *, dry_run: bool = False
         if "preset" not in train:
             raise UsageError("no model: give --model, or a preset of verl (train.preset)")
     elif not Path(model, "config.json").is_file() and (
-        model.startswith(("/", ".")) or not (dry_run or _may_be_loaded(model))
+        model.startswith(("/", "."))
+        or not (dry_run or os.environ.get("HF_HUB_OFFLINE") == "0" or is_cached(model))
     ):
         raise UsageError(
             f"no model {model}: neither a directory with config.json nor among the downloaded ones "
             "(HF_HUB_OFFLINE=0 lets it be downloaded)"
         )
-
-
-def _may_be_loaded(model: str) -> bool:
-    """Whether Hugging Face's cache has the model, or may fetch it."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    return (
-        os.environ.get("HF_HUB_OFFLINE") == "0"
-        or (cache / f"models--{model.replace('/', '--')}").exists()
-    )

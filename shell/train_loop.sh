@@ -21,7 +21,8 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 find_commands
-case " ${*:--h} " in *" -h "*|*" --help "*) exec coevolve loop check --help >&2 ;; esac
+[ $# -gt 0 ] || { coevolve loop check --help >&2; exit 2; }
+case " $* " in *" -h "*|*" --help "*) exec coevolve loop check --help ;; esac
 checked=$(coevolve loop check "$@") # sets run, the keys of [loop] and what else is read below; refuses what cannot work
 eval "$checked"
 CONFIG=$run/loop.toml DRY=$dry_run

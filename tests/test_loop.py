@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from coevolve import loop
-from coevolve.errors import UsageError
+from coevolve.errors import BadInput, UsageError
+from conftest import run as coevolve
 
 LOOPS = sorted((Path(__file__).parent.parent / "shell" / "loops").glob("*.toml"))
 
@@ -43,12 +44,43 @@ def test_what_is_written_is_what_was_read(tmp_path: Path):
 
 
 def test_a_run_goes_on_with_other_workers_and_budgets():
-    """How the work is done may change, what it is may not."""
+    """How the work is done, and how far, may change; what it is may not."""
     one = loop.to_toml(*loop.resolve(None, {"workers": 1}, ["explore.budget-calls=5"]))
-    two = loop.to_toml(*loop.resolve(None, {"workers": 2}, ["explore.budget-calls=9"]))
+    more = {"workers": 2, "iterations": 20}
+    two = loop.to_toml(*loop.resolve(None, more, ["explore.budget-calls=9"]))
     other = loop.to_toml(*loop.resolve(None, {"workers": 2}, ["explore.episodes=9"]))
     assert loop.differences(one, two) == []
     assert loop.differences(one, other) == ["explore.episodes"]
+
+
+def test_files_of_tasks_hold_tasks(tmp_path: Path):
+    """A file of other records, one that is empty and one that is missing are refused by name."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    (tmp_path / "rollouts.jsonl").write_text('{"schema": "coevolve.rollout/1", "id": "a"}\n')
+    (tmp_path / "empty.jsonl").touch()
+
+    def check(key: str, name: str) -> None:
+        given = {"model": str(tmp_path / "model"), key: str(tmp_path / name)}
+        loop.check_files(*loop.resolve(None, given, ()))
+
+    for key in ("tasks", "exclude"):
+        with pytest.raises(BadInput, match=r"rollouts.jsonl:1"):
+            check(key, "rollouts.jsonl")
+        with pytest.raises(UsageError, match=r"empty.jsonl holds no tasks"):
+            check(key, "empty.jsonl")
+        with pytest.raises(UsageError, match="no such file: .*nowhere.jsonl"):
+            check(key, "nowhere.jsonl")
+
+
+@pytest.mark.parametrize("place", ["a file/run", "a file"])
+def test_a_run_that_cannot_be_written(tmp_path: Path, place: str):
+    """Exit 74 and one line, where RUN cannot be a folder."""
+    (tmp_path / "a file").touch()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    done = coevolve("loop", "check", tmp_path / place, "--model", tmp_path / "model", check=False)
+    assert done.returncode == 74 and b"cannot write" in done.stderr and not done.stdout
 
 
 @pytest.mark.parametrize("path", LOOPS, ids=lambda path: path.stem)

@@ -311,9 +311,19 @@ def _pick(
     return list(zip(tokens[:, 0].tolist(), chosen, strict=True))
 
 
+def is_cached(name: str) -> bool:
+    """Whether the Hub's cache on this machine has the model."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    return (cache / f"models--{name.replace('/', '--')}").is_dir()
+
+
 def _from_pretrained(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     transformers = require("transformers", "local models", INSTALL)
     transformers.utils.logging.disable_progress_bar()
+    # a name without an owner is a directory that is not there: the Hub need not be asked
+    if "/" not in name.rstrip("/") and not Path(name).is_dir() and not is_cached(name):
+        raise UsageError(f"no model {name}: no directory here, and the Hub's names are OWNER/MODEL")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
         if (Path(name) / "adapter_config.json").exists():

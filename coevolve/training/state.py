@@ -73,8 +73,8 @@ class RunState:
         except BlockingIOError:
             self._lock.close()
             raise Partial(
-                f"{self.path}: another process is training this run; wait for it, or choose "
-                "another --run"
+                f"{self.path}: another process is training this run (one that a killed script "
+                "started, perhaps); wait for it, or choose another --run"
             ) from None
         except OSError as error:
             raise WriteFailed(f"{self.path}: cannot write: {error.strerror}") from error
