@@ -17,10 +17,11 @@ TOO_LONG = (400, 413, 422)
 """HTTP statuses by which servers refuse a conversation for its length."""
 _PARAMETER = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b|\bmessages\[", re.IGNORECASE)
 _CODE = re.compile(r"context_?(?:length|size|window)\w*(?:error|exceeded)", re.IGNORECASE)
-_INPUT = re.compile(r"\b(?:prompt|inputs?|context|conversation|messages|request)\b", re.I)
-_MEASURE = re.compile(r"\b(?:tokens?|length|long|context)\b", re.IGNORECASE)
+_INPUT = re.compile(r"\b(?:prompt|inputs?|context|conversation|messages|(?<!per )request)\b", re.I)
+_MEASURE = re.compile(r"\b(?:tokens?|length|too long|longer|context)\b", re.IGNORECASE)
 _EXCESS = re.compile(
-    r"\b(?:exceed\w*|maximum|max|limit|longer|large|long|many|range|fit|greater|less|only)\b|[<>]",
+    r"\b(?:exceed\w*|max|maximum|limit|longer|too (?:large|long|many)|range|greater|less|only)\b"
+    r"|[<>]",
     re.IGNORECASE,
 )
 _RATE = re.compile(r"\bper (?:second|min|minute|hour|day)\b|rate.?limit|\bTP[MD]\b", re.IGNORECASE)
