@@ -60,7 +60,7 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
     overrides for verl.
     """
     given = {name: v for name, v in call.given.items() if name in fields(LoopSettings)}
-    settings, tables = resolve(source.config, given, source.set)
+    settings, tables = resolve(run, source.config, given, source.set)
     for kind in settings.without:
         if kind not in KINDS:
             raise UsageError(f"--without: no kind {kind!r}{nearest(kind, KINDS)}")
@@ -72,7 +72,7 @@ def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None
     if not source.dry_run:
         with _kept(path, text, fresh):
             if fresh:
-                _ask_every_stage(settings.env, path, run, call.rest)
+                _ask_every_stage(settings.env, path, call.rest)
     more = {"run": run, "fresh": fresh, "dry_run": source.dry_run, "text": text}
     _print_assignments(settings, tables, more, call.rest)
 
@@ -94,7 +94,7 @@ def _kept(path: Path, text: str, fresh: bool):
         raise
 
 
-def _ask_every_stage(env: str, path: Path, run: str, overrides: list[str]) -> None:
+def _ask_every_stage(env: str, path: Path, overrides: list[str]) -> None:
     """Raises the error with which the environment does not start, or the first stage refuses its
     table, under its exit code."""
     with Pool(env):
@@ -102,7 +102,7 @@ def _ask_every_stage(env: str, path: Path, run: str, overrides: list[str]) -> No
     for name in STAGES:
         words = [name, "--config", str(path), "--dry-run"]
         if name == "train":
-            words += ["--run", run, *(["--", *overrides] if overrides else [])]
+            words += ["--", *overrides] if overrides else []
         command = [sys.executable, "-m", "coevolve_cli.main", *words]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:

@@ -28,8 +28,8 @@ STAGES = ("train", "extract-signals", "explore", "abstract", "validate", "merge"
 """The commands whose tables a settings file may have."""
 FILE = "loop.toml"
 """The name of the settings in a run directory."""
-MAY_CHANGE = ("iterations", "workers", "base-url", "concurrency", "timeout", "prices")
-"""Keys with which a run goes on where they differ, as with `budget-…`: how far, and how."""
+MAY_CHANGE = "iterations run history workers base-url concurrency timeout prices".split()
+"""Keys with which a run goes on where they differ, as with `budget-…`: how far, where and how."""
 Tables = dict[str, dict[str, Any]]
 ARMS = {
     "guided": "around the policy's own signals, and where its tasks cover little",
@@ -102,9 +102,9 @@ def _check_combination(loop: LoopSettings) -> None:
 
 
 def resolve(
-    file: str | None, given: Mapping[str, Any], assigned: Iterable[str]
+    run: str, file: str | None, given: Mapping[str, Any], assigned: Iterable[str]
 ) -> tuple[LoopSettings, Tables]:
-    """The loop's settings, and the table of each command.
+    """The loop's settings, and the table of each command, for a run in the directory `run`.
 
     `given` are fields of `LoopSettings` from the command line, `assigned` texts TABLE.KEY=VALUE;
     both win over the file. A command's own keys win over what the loop tells it. Raises UsageError
@@ -129,7 +129,7 @@ def resolve(
         values[options[key].name] = options[key].parse(value, f"{key} in [loop]")
     settings = LoopSettings(**{**values, **given})
     _check_combination(settings)
-    return settings, _tables(settings, tables)
+    return settings, _tables(run, settings, tables)
 
 
 def _check_table(name: str, where: str | None) -> None:
@@ -157,7 +157,7 @@ def _assignment(text: str) -> tuple[str, str, Any]:
         return table, key, value  # a text without its quotes
 
 
-def _tables(settings: LoopSettings, given: Tables) -> Tables:
+def _tables(run: str, settings: LoopSettings, given: Tables) -> Tables:
     """What the loop tells each command, and over it what the user does."""
     env, model = {"env": settings.env}, {"model": settings.model} if settings.model else {}
     played = {**env, "workers": settings.workers}
@@ -165,8 +165,8 @@ def _tables(settings: LoopSettings, given: Tables) -> Tables:
         {"quota": ",".join(f"{kind}=0" for kind in settings.without)} if settings.without else {}
     )
     told: Tables = {
-        "train": {**played, **model, "seed": settings.seed},
-        "extract-signals": {**env, **quota},
+        "train": {**played, **model, "run": run, "seed": settings.seed},
+        "extract-signals": {**env, **quota, "history": f"{run}/history.jsonl"},
         "explore": played,
         "abstract": {**played, "seed": settings.seed, "per-exploration": 1},
         "validate": played,

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Synthetic multi-turn tasks for BFCL, from nothing but a seed; no model, a minute or so (70 s on two busy cores).
+# Synthetic multi-turn tasks for BFCL, from nothing but a seed; no model, a minute or so (70 s on
+# two busy cores).
 #
-#   shell/bfcl_tasks.sh [SEED] [EPISODES] > tasks.jsonl      SEED 1, 150 episodes: over 500 validated tasks of 1 to 5 turns
+#   shell/bfcl_tasks.sh [SEED] [EPISODES] > tasks.jsonl
+#   (SEED 1, 150 episodes: over 500 validated tasks of 1 to 5 turns)
 #
-# What they cover goes to stderr as a JSON object (tests/benchmarks/bfcl_tasks.py). Nothing of them is an official task:
+# What they cover goes to stderr as a JSON object (tests/benchmarks/bfcl_tasks.py). Nothing of them
+# is an official task:
 # start states are generated, and `validate` refuses whatever begins, reads or ends like one.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# An OpenAI-compatible server for a model: vLLM where it is installed, else `transformers serve` (one machine, slow, enough to try).
+# An OpenAI-compatible server for a model: vLLM where it is installed, else `transformers serve`
+# (one machine, slow, enough to try).
 #
 #   shell/serve.sh MODEL [HOST] [PORT] [flag of the server]...      HOST 127.0.0.1, PORT 8000
 #
-# The model's name at the server is MODEL. TOOL_PARSER names vLLM's parser of tool calls (hermes: Qwen2.5, Qwen3).
+# The model's name at the server is MODEL. TOOL_PARSER names vLLM's parser of tool calls (hermes:
+# Qwen2.5, Qwen3).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 [ $# -ge 1 ] || { say "usage: shell/serve.sh MODEL [HOST] [PORT] [flag]..."; exit 2; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests, from nothing: installs what they need, the benchmarks' environments included, then runs pytest.
+# All tests, from nothing: installs what they need, the benchmarks' environments included, then runs
+# pytest.
 #   shell/test.sh                     everything that CI runs
 #   shell/test.sh -m slow             what takes minutes
 #   shell/test.sh tests/signals -x    anything else goes to pytest (-n 0: in one process)

@@ -26,9 +26,12 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path):
         tmp_path,
         '[loop]\nenv = "bfcl"\nseed = 3\n[train]\nlr = 1e-4\nsteps = 2\n[explore]\nworkers = 4\n',
     )
-    settings, tables = loop.resolve(file, {"env": "desk"}, ["train.steps=5", "abstract.seed=9"])
+    settings, tables = loop.resolve(
+        "run", file, {"env": "desk"}, ["train.steps=5", "abstract.seed=9"]
+    )
     assert settings.env == "desk" and settings.seed == 3
-    assert tables["train"] == {"env": "desk", "workers": 1, "seed": 3, "lr": 1e-4, "steps": 5}
+    shared = {"env": "desk", "workers": 1, "run": "run", "seed": 3}
+    assert tables["train"] == {**shared, "lr": 1e-4, "steps": 5}
     assert tables["explore"]["workers"] == 4 and tables["validate"]["workers"] == 1
     assert tables["abstract"]["seed"] == 9 and tables["abstract"]["per-exploration"] == 1
 
@@ -37,18 +40,18 @@ def test_what_is_written_is_what_was_read(tmp_path: Path):
     """RUN/loop.toml, read again, gives the same settings: quotes, lists and letters of all
     kinds."""
     given = {"without": ("rare", "boundary"), "env": 'python "my shop.py" é', "model": "a\\b"}
-    first = loop.resolve(None, given, ['train.prompt-style="tools"', "train.lr=3e-4"])
-    again = loop.resolve(write(tmp_path, loop.to_toml(*first)), {}, ())
+    first = loop.resolve("run", None, given, ['train.prompt-style="tools"', "train.lr=3e-4"])
+    again = loop.resolve("run", write(tmp_path, loop.to_toml(*first)), {}, ())
     assert again == first
     assert again[1]["extract-signals"]["quota"] == "rare=0,boundary=0"
 
 
 def test_a_run_goes_on_with_other_workers_and_budgets():
     """How the work is done, and how far, may change; what it is may not."""
-    one = loop.to_toml(*loop.resolve(None, {"workers": 1}, ["explore.budget-calls=5"]))
+    one = loop.to_toml(*loop.resolve("run", None, {"workers": 1}, ["explore.budget-calls=5"]))
     more = {"workers": 2, "iterations": 20}
-    two = loop.to_toml(*loop.resolve(None, more, ["explore.budget-calls=9"]))
-    other = loop.to_toml(*loop.resolve(None, {"workers": 2}, ["explore.episodes=9"]))
+    two = loop.to_toml(*loop.resolve("run", None, more, ["explore.budget-calls=9"]))
+    other = loop.to_toml(*loop.resolve("run", None, {"workers": 2}, ["explore.episodes=9"]))
     assert loop.differences(one, two) == []
     assert loop.differences(one, other) == ["explore.episodes"]
 
@@ -62,7 +65,7 @@ def test_files_of_tasks_hold_tasks(tmp_path: Path):
 
     def check(key: str, name: str) -> None:
         given = {"model": str(tmp_path / "model"), key: str(tmp_path / name)}
-        loop.check_files(*loop.resolve(None, given, ()))
+        loop.check_files(*loop.resolve("run", None, given, ()))
 
     for key in ("tasks", "exclude"):
         with pytest.raises(BadInput, match=r"rollouts.jsonl:1"):
@@ -86,7 +89,7 @@ def test_a_run_that_cannot_be_written(tmp_path: Path, place: str):
 @pytest.mark.parametrize("path", LOOPS, ids=lambda path: path.stem)
 def test_every_settings_file_of_the_repository_is_one(path: Path):
     """It resolves, and says nothing that no command reads (the commands' keys: tests/shell)."""
-    settings, tables = loop.resolve(str(path), {}, ())
+    settings, tables = loop.resolve("run", str(path), {}, ())
     assert set(tomllib.loads(path.read_text())) <= {"loop", *loop.STAGES}
     assert (
         settings.iterations >= 10
@@ -110,5 +113,5 @@ def test_every_settings_file_of_the_repository_is_one(path: Path):
 def test_a_file_that_is_none(tmp_path: Path, text: str, complaint: str):
     """One line that says what is wrong, and what was meant."""
     with pytest.raises(UsageError) as error:
-        loop.resolve(write(tmp_path, text), {}, ())
+        loop.resolve("run", write(tmp_path, text), {}, ())
     assert complaint in str(error.value)
