@@ -77,7 +77,7 @@ echo "ITS STATIC TWIN: same policy, same steps, D_0 only"
 cat "$run/static.txt"
 echo
 echo "HELD-OUT TASKS. Mean over kinds of task. 'weak': kinds at which the first policy solved less"
-echo "than half of the dev tasks (other tasks than these). Intervals say how far other held-out tasks"
+echo "than half of the dev tasks (other ones than these). Intervals say how far other held-out tasks"
 echo "could move a figure, not how far another run would."
 echo; echo "-- before --"; compare base
 echo; echo "-- after the loop; difference to before --"; compare loop base
