@@ -13,8 +13,7 @@ from coevolve_cli.options import Call
 from coevolve_cli.stage_options import Workers
 from coevolve_cli.streams import progress
 
-STEPS_PER_SECOND = 13
-"""Optimiser steps on one core of a laptop."""
+STEPS_PER_SECOND = 13  # Optimiser steps on one core of a laptop
 
 
 class BootstrapOutput(Settings, frozen=True, kw_only=True):

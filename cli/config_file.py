@@ -8,8 +8,7 @@ from typing import Any
 from coevolve.errors import UsageError
 from coevolve.options import Field, nearest
 
-LOOP = "loop"
-"""The table of the loop itself: `coevolve loop check` knows its keys."""
+LOOP = "loop"  # The table of the loop itself: `coevolve loop check` knows its keys
 
 
 def read(path: str, command: str, options: dict[str, Field]) -> dict[str, Any]:

@@ -22,10 +22,8 @@ ENVIRONMENTS = ("bfcl", "bfcl-strict")
 
 
 class OfficialScores(NamedTuple):
-    records: list[Evaluation]
-    """One per policy and official category, `by` official."""
-    missing: str
-    """Says which entries no rollout can be judged of; empty if there are none."""
+    records: list[Evaluation]  # One per policy and official category, `by` official
+    missing: str  # Says which entries no rollout can be judged of; empty if there are none
 
 
 def check() -> None:

@@ -37,8 +37,7 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-COLUMN = 28
-"""Width of the help's left column, in characters."""
+COLUMN = 28  # Width of the help's left column, in characters
 
 
 class Source(Settings, frozen=True, kw_only=True):
@@ -61,10 +60,8 @@ class Call(NamedTuple):
 
     command: str
     settings: tuple[Settings, ...]
-    given: dict[str, Any]
-    """Values that somebody chose, by the names of their fields."""
-    rest: list[str]
-    """Words after --."""
+    given: dict[str, Any]  # Values that somebody chose, by the names of their fields
+    rest: list[str]  # Words after --
 
     @property
     def dry_run(self) -> bool:
@@ -92,8 +89,7 @@ class SettingsCommand(BaseCommand, TyperCommand):
 
     groups: tuple[type[Settings], ...] = ()
     read: Callable[[typer.Context, dict[str, Any]], tuple[dict, dict, Call]]
-    keeps_rest = False
-    """Whether words after -- are no files but the command's to understand."""
+    keeps_rest = False  # Whether words after -- are no files but the command's to understand
 
     def options(self) -> dict[str, Field]:
         return {name: field for group in self.groups for name, field in fields(group).items()}
@@ -194,8 +190,7 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
     return command
 
 
-PLAIN = ("doctor", "report", "schema")
-"""Commands without settings of their own."""
+PLAIN = ("doctor", "report", "schema")  # Commands without settings of their own
 
 
 def _is_settings(hint: object) -> bool:

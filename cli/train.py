@@ -16,8 +16,7 @@ from coevolve_cli.options import Call, Files
 from coevolve_cli.stage_options import EnvStreams, Streams
 
 OnStep = Callable[[dict[str, Any]], None]
-KEEPS_REST = True
-"""Words after -- are overrides of verl's configuration."""
+KEEPS_REST = True  # Words after -- are overrides of verl's configuration
 
 
 class TrainOptions(Settings, frozen=True, kw_only=True):

@@ -26,8 +26,7 @@ from coevolve.runs import home
 class Extra(msgspec.Struct, frozen=True):
     """A group of packages of this interpreter, and how to get it."""
 
-    packages: list[str]
-    """Requirements: `name`, `name>=1.2` or `name>=1.2,<3`."""
+    packages: list[str]  # Requirements: `name`, `name>=1.2` or `name>=1.2,<3`
     install: str
 
 
@@ -35,8 +34,7 @@ class Needs(msgspec.Struct, frozen=True):
     """The tables of doctor.toml."""
 
     extras: dict[str, Extra]
-    uses: dict[str, list[str]]
-    """Commands, or ways to use them, and the parts they need."""
+    uses: dict[str, list[str]]  # Commands, or ways to use them, and the parts they need
 
 
 NEEDS = msgspec.convert(
@@ -50,10 +48,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     part: str
     ok: bool
-    where: str
-    """The interpreter or the directory that holds it."""
-    found: dict[str, str] = {}
-    """Versions by package, or what else there is to know."""
+    where: str  # The interpreter or the directory that holds it
+    found: dict[str, str] = {}  # Versions by package, or what else there is to know
     missing: list[str] = []
     install: str | None = None
     """How to get it; None where it is there, or not to be had by a command."""

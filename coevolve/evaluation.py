@@ -68,8 +68,7 @@ def result(rollout: Rollout) -> RolloutResult:
     return msgspec.convert(rollout, RolloutResult, from_attributes=True)
 
 
-TaskKey = tuple[str, str]
-"""A task's environment and its id there."""
+TaskKey = tuple[str, str]  # A task's environment and its id there
 
 
 class TaskResult(NamedTuple):

@@ -26,8 +26,7 @@ from coevolve.records import Task
 
 STAGES = ("train", "extract-signals", "explore", "abstract", "validate", "merge")
 """The commands whose tables a settings file may have."""
-FILE = "loop.toml"
-"""The name of the settings in a run directory."""
+FILE = "loop.toml"  # The name of the settings in a run directory
 MAY_CHANGE = "iterations run history workers base-url concurrency timeout prices".split()
 """Keys with which a run goes on where they differ, as with `budget-…`: how far, where and how."""
 Tables = dict[str, dict[str, Any]]

@@ -60,8 +60,7 @@ class Advanced(Option, frozen=True):
 class Field(NamedTuple):
     """One setting of a class."""
 
-    owner: type
-    """The class that declares it."""
+    owner: type  # The class that declares it
     name: str
     type: Any
     option: Option

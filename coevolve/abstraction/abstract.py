@@ -27,8 +27,7 @@ from coevolve.environments.replay import gather_replays, run_replays
 from coevolve.records import Exploration, Task, content_id
 from coevolve.runs import Journal
 
-CHUNK = 32
-"""Explorations, or contexts, worked on at a time."""
+CHUNK = 32  # Explorations, or contexts, worked on at a time
 WHAT = "explorations"
 LOST_REPLY = "no_reply"
 EnvironmentOf = Callable[[str], Pool]

@@ -41,8 +41,7 @@ from coevolve.environments.client import Fault, Pool
 from coevolve.environments.replay import ReplayCoroutine, ReplayJob, gather_replays
 from coevolve.records import Exploration, Task
 
-PARTNERS_TRIED = 3
-"""Other goals tried for each further turn."""
+PARTNERS_TRIED = 3  # Other goals tried for each further turn
 
 
 class _WrittenSlice(Struct, frozen=True):
@@ -52,8 +51,7 @@ class _WrittenSlice(Struct, frozen=True):
     turns: list[TurnPlan]
     query: list[str]
     kind: str
-    program: str | None = None
-    """The calls as code, where the environment's actions are code."""
+    program: str | None = None  # The calls as code, where the environment's actions are code
 
 
 def candidates(

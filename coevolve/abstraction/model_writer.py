@@ -44,8 +44,7 @@ class ModelWriter(NamedTuple):
     per_context: int = 4
     min_confidence: float = 0.5
     temperature: float | None = None
-    prompts: str | None = None
-    """Directory of templates that replace the package's own."""
+    prompts: str | None = None  # Directory of templates that replace the package's own
 
     @property
     def identity(self) -> dict[str, object]:

@@ -24,12 +24,9 @@ from coevolve.models.prompt_templates import PromptTemplate
 from coevolve.models.structured_output import NO_TEXT, is_text
 from coevolve.records import Action, Call, Exploration
 
-VALUES_SHOWN = 3
-"""Known values shown per parameter."""
-MAX_REPLY_CHARACTERS = 2000
-"""How much of a refused reply is kept."""
-EVIDENCE_TOKENS = 8000
-"""Tokens of the explorations shown for one context, shared by its rounds."""
+VALUES_SHOWN = 3  # Known values shown per parameter
+MAX_REPLY_CHARACTERS = 2000  # How much of a refused reply is kept
+EVIDENCE_TOKENS = 8000  # Tokens of the explorations shown for one context, shared by its rounds
 
 
 class ContextRounds(NamedTuple):
@@ -65,8 +62,7 @@ class ProposedTurn(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """One task."""
 
-    exploration: int
-    """Number of the exploration whose start state it has."""
+    exploration: int  # Number of the exploration whose start state it has
     turns: list[ProposedTurn]
     guideline: str
     confidence: Annotated[float, Meta(ge=0, le=1)]

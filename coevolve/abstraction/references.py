@@ -26,8 +26,7 @@ class OutputPhrase(NamedTuple):
     template: str
     bare: bool
     """The phrase is one argument (the name behind an id) or the name of a row: a look-up by key."""
-    row: tuple | None = None
-    """Path to the object whose keys the template has as slots."""
+    row: tuple | None = None  # Path to the object whose keys the template has as slots
 
 
 def reference(tools: Mapping[str, Tool], step: Step, path: tuple, app: str) -> OutputPhrase | None:

@@ -32,8 +32,7 @@ class Reject(Struct, frozen=True):
 
     exploration: str
     reason: str
-    goal: str = ""
-    """Tool of the goal, or kind of the task."""
+    goal: str = ""  # Tool of the goal, or kind of the task
     detail: str = ""
     query: list[str] = []
 

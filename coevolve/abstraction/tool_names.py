@@ -41,8 +41,7 @@ _RUNNING = rf"\b(?:{_RUN}|invok(?:e|es|ing))\s+"
 _USING = rf"\b(?:with|using|via|through|us(?:e|es)|{_INVOKE}|{_RUN})\s+[\"'`]?"
 _JOINT = r"(?:\.|_+|\s+\.\s*|\s*(?:->|::)\s*)"
 _DOT = r"(?:[._/:#>|\\+-]+|\s+\.\s*|\s*(?:->|::)\s*)"
-_CALL = r"\((?!e?s\))"
-"""A bracket right after a word; "file(s)" is no call."""
+_CALL = r"\((?!e?s\))"  # A bracket right after a word; "file(s)" is no call
 SQUASHED_LETTERS = 10
 """From so many letters on a name without its joints ("createticket") is no ordinary word."""
 _DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))

@@ -35,8 +35,7 @@ class ExplorationTrace(NamedTuple):
     steps: Sequence[Step]
     links: list[dict[tuple, ValueSource]]
     problems: list[str | None]
-    changed: list[bool]
-    """Whether the step changed the state, hidden parts included."""
+    changed: list[bool]  # Whether the step changed the state, hidden parts included
 
     def tool(self, index: int) -> Tool:
         """The tool that a step calls."""

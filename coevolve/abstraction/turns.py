@@ -21,8 +21,7 @@ class TurnPlan(NamedTuple):
     """The calls of one turn, by their indices in the exploration."""
 
     calls: list[int]
-    clauses: list[int]
-    """The calls that are asked for in words, the goal last."""
+    clauses: list[int]  # The calls that are asked for in words, the goal last
 
     @property
     def goal(self) -> int:

@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from coevolve.models.transformers_lm import LocalModel, SampledReply
 
 T = TypeVar("T")
-CHUNK = 256
-"""Episodes that a driver opens at a time, at most."""
+CHUNK = 256  # Episodes that a driver opens at a time, at most
 
 
 class Policy(Protocol):
     name: str
-    rows: int
-    """Episodes in a batch, whose tokens depend on one another's; 1 where they do not."""
+    rows: int  # Episodes in a batch, whose tokens depend on one another's; 1 where they do not
     style: Style
 
     def play(self, episodes: Iterable[Episode], pool: Pool) -> Iterator[Episode]: ...

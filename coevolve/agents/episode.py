@@ -85,8 +85,7 @@ class Episode:
         self.session: EnvSession | None = None
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
-        self.called: list[str] = []
-        """Names of the tools that the steps called."""
+        self.called: list[str] = []  # Names of the tools that the steps called
         self.turn = self.turn_steps = self.turn_replies = self.replies = 0
         self.usage = Usage()
         self.tokens: TokenRow | None = None
@@ -95,8 +94,7 @@ class Episode:
         self._verdict = Graded(success=False, score=0.0)
         self._read = 0
         self._running: list[Action] = []
-        self._without_code = False
-        """The last reply held no code."""
+        self._without_code = False  # The last reply held no code
         self._overrun = self._failed = False
 
     @property

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 Program = Callable[[Episode, "Pool"], str]
 
 HAND_BACK = "done"
-CONTINUE = 0.75
-"""Probability that the random policy acts once more in a turn."""
+CONTINUE = 0.75  # Probability that the random policy acts once more in a turn
 
 
 def solution(episode: Episode, pool: Pool) -> str:

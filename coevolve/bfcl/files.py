@@ -42,8 +42,7 @@ from coevolve.records import Call, Rollout, Step, Task
 VERSION = "BFCL_v4"  # begins the names of BFCL's files
 OWN = "multi_turn_coevolve"  # category of synthetic tasks
 MODEL = "coevolve"  # begins the names of folders of results
-HELD = ("query", "solution", "start")
-"""Fields of a task that BFCL's own fields hold."""
+HELD = ("query", "solution", "start")  # Fields of a task that BFCL's own fields hold
 
 _OFFICIAL = re.compile(r"(multi_turn_(?:base|long_context|miss_func|miss_param))_\d+")
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
@@ -59,8 +58,7 @@ model_name module module_name test_entry_id"""
 _OFFICIAL_NAMES = {*dir(builtins), *_GLOBALS.split(), *_LOCALS.split()}
 """Names that mean something where the pinned official executor evaluates a call, beside those that
 begin with an underscore and its objects, which end with `_instance`."""
-_NOT_ALLOWED = {"exit", "quit"}
-"""Names among these that the official executor refuses to evaluate."""
+_NOT_ALLOWED = {"exit", "quit"}  # Names among these that the official executor refuses to evaluate
 _EVALUATED_FIRST: dict[type[ast.AST], str] = {
     ast.Attribute: "value",
     ast.BinOp: "left",
@@ -93,8 +91,7 @@ class BfclQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     missed_function: dict[str, list[str]] = {}
     excluded_function: list[str] = []
     """Some official entries have it, and no official code reads it."""
-    coevolve: dict[str, Any] | None = None
-    """The task's record without query, solution and start."""
+    coevolve: dict[str, Any] | None = None  # The task's record without query, solution and start
 
 
 class BfclAnswer(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,10 +105,8 @@ class BfclIds:
     """The id that each task has in BFCL's files, official or counted."""
 
     def __init__(self) -> None:
-        self.own: dict[str, Task] = {}
-        """Id → synthetic task."""
-        self.official: dict[str, str] = {}
-        """Id → split."""
+        self.own: dict[str, Task] = {}  # Id → synthetic task
+        self.official: dict[str, str] = {}  # Id → split
         self._ids: dict[str, str] = {}
 
     def of(self, task: Task) -> str:
@@ -283,8 +278,7 @@ def write_tasks(directory: Path, ids: BfclIds, tools: Mapping[str, Tool]) -> Non
         _write(answers_file(directory), (answer(name, task) for name, task in own))
 
 
-PlacedResult = tuple[str, dict[str, Any]]
-"""A model folder, and a line of a result file in it."""
+PlacedResult = tuple[str, dict[str, Any]]  # A model folder, and a line of a result file in it
 
 
 def write_results(directory: Path, entries: Iterable[dict[str, Any]]) -> list[PlacedResult]:

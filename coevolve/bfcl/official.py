@@ -25,20 +25,16 @@ from coevolve.errors import CoevolveError, UsageError
 from coevolve.records import Rollout
 
 NAME = "bfcl-official"
-SECONDS = 3600.0
-"""The evaluation may take so long."""
+SECONDS = 3600.0  # The evaluation may take so long
 
 
 class OfficialVerdict(NamedTuple):
     """One rollout's official verdict."""
 
-    entry: str
-    """Its id in BFCL's files."""
+    entry: str  # Its id in BFCL's files
     valid: bool
-    error: str = ""
-    """Type of the official error; why there is no verdict, where there is none."""
-    judged: bool = True
-    """Whether there is a verdict."""
+    error: str = ""  # Type of the official error; why there is no verdict, where there is none
+    judged: bool = True  # Whether there is a verdict
 
     @property
     def category(self) -> str:

@@ -31,8 +31,7 @@ class ProtocolCheck(msgspec.Struct, frozen=True):
     """One check and how it ended."""
 
     check: str
-    result: str
-    """ok or failed"""
+    result: str  # ok or failed
     detail: str = ""
 
 

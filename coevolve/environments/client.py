@@ -56,8 +56,7 @@ _ODD_NAMES = "a name is of letters, digits and _ . : / -, at most 128 characters
 class Pool:
     """Worker processes of one environment. Thread-safe; to be used as a context manager."""
 
-    name: str
-    """The value of `env` in a task record."""
+    name: str  # The value of `env` in a task record
     description: Description
     tools: dict[str, Tool]
 

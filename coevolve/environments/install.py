@@ -36,12 +36,10 @@ class InstallRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     version: str
     requirements: tuple[str, ...]
-    finish: str = ""
-    """Program that the new interpreter runs after the packages are in."""
+    finish: str = ""  # Program that the new interpreter runs after the packages are in
     caches: tuple[str, ...] = ()
     """Variables that name folders of the benchmark's own, which lie in the environment."""
-    purpose: str = ""
-    """Its use, where it plays no episodes."""
+    purpose: str = ""  # Its use, where it plays no episodes
 
 
 def _recipes() -> dict[str, InstallRecipe]:

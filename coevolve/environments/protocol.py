@@ -78,10 +78,8 @@ class Tool(Struct, frozen=True):
     name: str
     """Plain (`is_plain`); for servers that take fewer characters ``__`` stands for the others."""
     description: str
-    parameters: dict[str, Any]
-    """JSON Schema of an object."""
-    app: str = ""
-    """The tools of one app share state and conventions."""
+    parameters: dict[str, Any]  # JSON Schema of an object
+    app: str = ""  # The tools of one app share state and conventions
     checked: bool = False
     """The verifier compares this tool's response, so that reading can be a goal of its own."""
     read_only: bool = False
@@ -93,8 +91,7 @@ class Tool(Struct, frozen=True):
 class EpisodeLimits(Struct, frozen=True):
     """Bounds of an episode, and of the number of sessions."""
 
-    max_steps: int = 30
-    """Actions per episode."""
+    max_steps: int = 30  # Actions per episode
     max_steps_per_turn: int | None = None
     """Replies with calls to one turn of the user's; one more fails the episode."""
     sessions: int | None = None
@@ -109,33 +106,26 @@ class CodeSyntax(Struct, frozen=True):
     """Variable → the statement that sets it, which may use variables that stand before it."""
     arguments: dict[str, dict[str, str]] = {}
     """Tool → arguments that only code has to pass: expressions, which may use `setup`."""
-    end: str = ""
-    """The statement that finishes a program, unless a call of `ends` does."""
-    ends: list[str] = []
-    """Tools whose call finishes a program."""
+    end: str = ""  # The statement that finishes a program, unless a call of `ends` does
+    ends: list[str] = []  # Tools whose call finishes a program
 
 
 class Description(Struct, frozen=True, kw_only=True):
     """An environment's description of itself."""
 
     name: str
-    version: str
-    """Covers the environment and its data."""
+    version: str  # Covers the environment and its data
     protocol: int = PROTOCOL
     tools: list[Tool]
-    splits: dict[str, int] = {}
-    """Split → number of the environment's own tasks."""
+    splits: dict[str, int] = {}  # Split → number of the environment's own tasks
     held_out: list[str] = []
     """Splits whose start states, queries and solutions no synthetic task may touch."""
     limits: EpisodeLimits = EpisodeLimits()
-    max_goals: int = 1
-    """Goals that one synthetic task should combine at most, each a user's turn."""
-    actions: str = "calls"
-    """`calls` or `code`."""
+    max_goals: int = 1  # Goals that one synthetic task should combine at most, each a user's turn
+    actions: str = "calls"  # `calls` or `code`
     code: CodeSyntax | None = None
     """Where actions are code: the environment takes calls too, and programs explore by them."""
-    query: bool = False
-    """`open` wants the user's turns, because the world itself tells its task."""
+    query: bool = False  # `open` wants the user's turns, because the world itself tells its task
     harmless: list[dict[str, Any]] = []
     """Calls {"tool", "arguments"} that change and tell next to nothing: the hollow control."""
     app_tags: bool = False
@@ -170,16 +160,13 @@ class NewStart(Struct, frozen=True):
 class Opened(Struct, frozen=True, kw_only=True):
     """A session at its beginning."""
 
-    observation: str = ""
-    """Shown before the first user turn, if not empty."""
-    tools: list[str] = []
-    """Names offered in this session from its beginning; empty = all."""
+    observation: str = ""  # Shown before the first user turn, if not empty
+    tools: list[str] = []  # Names offered in this session from its beginning; empty = all
     later: dict[str, list[str]] = {}
     """Index of a user's turn, as text → names offered from that turn on, beside `tools`."""
     values: dict[str, list[Any]] = {}
     """Values that a user of this state knows, by ``tool.parameter`` (wins) or ``parameter``."""
-    state: str = ""
-    """Hash of the start state."""
+    state: str = ""  # Hash of the start state
 
 
 class ActionResult(Struct, frozen=True, kw_only=True):
@@ -188,8 +175,7 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     observation: str
     error: str | None = None
     effects: list[Effect] = []
-    state: str = ""
-    """Hash of the state after it."""
+    state: str = ""  # Hash of the state after it
     fatal: str | None = None
     """Ends the episode as the policy's failure: `corrupt_state`, `timeout`, `memory`, `died`."""
     done: bool = False
@@ -201,8 +187,7 @@ class ActionResult(Struct, frozen=True, kw_only=True):
 class Stepped(Struct, frozen=True):
     """The result of `step`."""
 
-    results: list[list[ActionResult]]
-    """Per entry of the request, per action."""
+    results: list[list[ActionResult]]  # Per entry of the request, per action
 
 
 class Graded(Struct, frozen=True, kw_only=True):

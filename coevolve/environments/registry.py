@@ -24,8 +24,7 @@ from coevolve.errors import UsageError
 class BuiltIn(NamedTuple):
     """A worker of the toolkit's own."""
 
-    worker: str
-    """Module in `workers/`."""
+    worker: str  # Module in `workers/`
     recipe: str | None = None
     """The benchmark whose interpreter runs it (install.py); None is this one's."""
     options: tuple[str, ...] = ()
@@ -51,8 +50,7 @@ _INHERITED = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 class Launch(NamedTuple):
     """The command that starts a worker, and its surroundings."""
 
-    name: str
-    """The value of `env` in a task record."""
+    name: str  # The value of `env` in a task record
     command: list[str]
     environment: dict[str, str]
     setup_seconds: float = 60

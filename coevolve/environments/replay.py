@@ -15,8 +15,7 @@ from coevolve.environments.protocol import ActionResult, Graded, Opened, Tool
 from coevolve.records import Action, Start, Task, content_id
 
 T = TypeVar("T")
-AT_ONCE = 256
-"""Sessions open at a time, where the environment does not ask for fewer."""
+AT_ONCE = 256  # Sessions open at a time, where the environment does not ask for fewer
 
 
 class ReplayJob(NamedTuple):
@@ -31,8 +30,7 @@ class ReplayedEpisode(NamedTuple):
     """The results of one job."""
 
     opened: Opened
-    results: list[list[ActionResult]]
-    """Per turn, per action."""
+    results: list[list[ActionResult]]  # Per turn, per action
     graded: Graded | None = None
 
     @property

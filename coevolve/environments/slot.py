@@ -44,8 +44,7 @@ class EnvSession:
         self.opened = Opened()
         self.log: list[tuple[int, Action, str]] = []
         """Turn, action, state after it: what a fresh worker has to replay."""
-        self.generation = -1
-        """Which of the slot's workers knows the session."""
+        self.generation = -1  # Which of the slot's workers knows the session
         self.ended: ActionResult | Fault | None = None
 
     @property

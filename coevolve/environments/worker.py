@@ -31,10 +31,8 @@ from coevolve.jsonl import MAX_LINE
 # A limit on address space (RLIMIT_AS) would stop runtimes that reserve much and use little.
 MEMORY_POLL = 0.05
 """Seconds between two looks at the memory of a worker, and the longest wait for its output."""
-CHUNK = 1 << 18
-"""Bytes read at a time."""
-TAIL = 4096
-"""Bytes of a worker's stderr that are kept for the message of its death."""
+CHUNK = 1 << 18  # Bytes read at a time
+TAIL = 4096  # Bytes of a worker's stderr that are kept for the message of its death
 _GUARD = Path(__file__).with_name("workers") / "guard.py"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -53,10 +51,8 @@ class WorkerRequest(NamedTuple):
     """A request of the protocol, without the id."""
 
     op: str
-    fields: bytes
-    """JSON object of the op's fields."""
-    seconds: float
-    """Time that the reply may take."""
+    fields: bytes  # JSON object of the op's fields
+    seconds: float  # Time that the reply may take
 
 
 class ErrorReply(msgspec.Struct, frozen=True):

@@ -31,8 +31,7 @@ class Grounding(NamedTuple):
     """The verdict on a value."""
 
     kind: Literal["stated", "free", "shown", "unknown"]
-    steps: frozenset[int] = frozenset()
-    """Indices of the earlier steps that show it."""
+    steps: frozenset[int] = frozenset()  # Indices of the earlier steps that show it
 
 
 STATED, FREE, UNKNOWN = Grounding("stated"), Grounding("free"), Grounding("unknown")

@@ -12,8 +12,7 @@ import ast
 from collections import Counter
 from typing import Any
 
-COMPUTED = object()
-"""The value of an expression that depends on more than constants."""
+COMPUTED = object()  # The value of an expression that depends on more than constants
 
 
 class NotFolded(Exception):

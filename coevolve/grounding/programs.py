@@ -30,8 +30,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _KEYED = frozenset(["get", "pop", "itemgetter"])
 _DATES = frozenset(["strftime", "strptime"])
 _HIDING = frozenset(["chr", "bytes", "bytearray", "eval", "exec", "compile", "__import__"])
-_ENDS = (0, -1)
-"""Places that need no word: the first of what is sorted or alone, and the last."""
+_ENDS = (0, -1)  # Places that need no word: the first of what is sorted or alone, and the last
 _OTHER = Tool("", "", {}, read_only=True)
 """Stands for an API that the environment does not describe."""
 

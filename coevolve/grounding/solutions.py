@@ -23,8 +23,7 @@ class JudgedValue(NamedTuple):
     """A value of a solution."""
 
     step: int
-    name: str
-    """Tool, path and value, or the part of a program, for a reader."""
+    name: str  # Tool, path and value, or the part of a program, for a reader
     grounding: Grounding
 
 

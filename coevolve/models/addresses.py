@@ -20,10 +20,8 @@ PUBLIC = ("api-version",)
 class Address(NamedTuple):
     """A server's address in its parts."""
 
-    url: str
-    """The address without user, password and query."""
-    authorization: str | None
-    """The header of the user and password, where there is one."""
+    url: str  # The address without user, password and query
+    authorization: str | None  # The header of the user and password, where there is one
     query: list[tuple[str, str]]
     secrets: list[str]
     """Secret texts in it: the password, the header's token, the values of the query."""

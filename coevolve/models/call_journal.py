@@ -27,8 +27,7 @@ from coevolve.jsonl import encode, warn, writing
 from coevolve.models.chat import ChatReply
 from coevolve.records import Usage
 
-MIN_WAIT, MAX_WAIT = 0.02, 0.5
-"""Seconds between two looks at a lock that another process holds."""
+MIN_WAIT, MAX_WAIT = 0.02, 0.5  # Seconds between two looks at a lock that another process holds
 _HEAD = b'{"key":"'
 _KEY = slice(len(_HEAD), len(_HEAD) + 32)
 
@@ -53,12 +52,10 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     retries: int = 0
     cost: float | None = None
-    estimated: Usage | None = None
-    """Tokens, where the server's reply did not count them."""
+    estimated: Usage | None = None  # Tokens, where the server's reply did not count them
     unusable: str | None = None
     """The reason why the reply holds its usage only: the question is open, and asked again."""
-    wasted: Usage = Usage()
-    """Tokens of all unusable answers to this question."""
+    wasted: Usage = Usage()  # Tokens of all unusable answers to this question
 
 
 _decoder = msgspec.json.Decoder(JournalEntry)

@@ -34,8 +34,7 @@ from coevolve.records import Usage, canonical
 
 Message = dict[str, Any]
 
-MAX_TOKENS = 2**53
-"""Tokens of one call that a server may count; a larger number counts nothing."""
+MAX_TOKENS = 2**53  # Tokens of one call that a server may count; a larger number counts nothing
 MAX_DEPTH = 20
 """Levels of a field of the server's own; a deeper one is not kept, for its readers recurse."""
 UNANSWERED = "the model gave no reply: "
@@ -46,8 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READ = {"reasoning_content", "refusal", "function_call"}
 KNOWN_FIELDS = {"role", "content", "reasoning", "tool_calls"} | _READ
 """Fields of a reply whose meaning is known."""
-KNOWN_CALL_FIELDS = {"id", "type", "function", "index"}
-"""Fields of a call whose meaning is known."""
+KNOWN_CALL_FIELDS = {"id", "type", "function", "index"}  # Fields of a call whose meaning is known
 
 
 class BadReply(CoevolveError):
@@ -90,14 +88,10 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
     model: str
     messages: list[Message]
-    tools: list[dict[str, Any]] = []
-    """OpenAI function schemas."""
-    schema: dict[str, Any] | None = None
-    """JSON Schema of a structured answer."""
-    temperature: float | None = None
-    """None: the server's own."""
-    max_tokens: int | None = None
-    """Tokens of the reply."""
+    tools: list[dict[str, Any]] = []  # OpenAI function schemas
+    schema: dict[str, Any] | None = None  # JSON Schema of a structured answer
+    temperature: float | None = None  # None: the server's own
+    max_tokens: int | None = None  # Tokens of the reply
     sample: int = 0
     seed: int | None = None
     prompt_version: str = ""
@@ -127,15 +121,11 @@ class ChatReply(Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     reasoning: str = ""
-    tool_calls: list[dict[str, Any]] = []
-    """OpenAI's shape; `arguments` is text."""
-    truncated: bool = False
-    """Cut off by a token limit."""
+    tool_calls: list[dict[str, Any]] = []  # OpenAI's shape; `arguments` is text
+    truncated: bool = False  # Cut off by a token limit
     usage: Usage = Usage()
-    cached_tokens: int = 0
-    """Tokens of the prompt that the server had in its cache."""
-    unknown: dict[str, Any] = {}
-    """Fields of the message that are the server's own."""
+    cached_tokens: int = 0  # Tokens of the prompt that the server had in its cache
+    unknown: dict[str, Any] = {}  # Fields of the message that are the server's own
 
     @property
     def is_silent(self) -> bool:

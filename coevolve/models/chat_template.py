@@ -33,8 +33,7 @@ Render = Callable[[list[Message], list[dict[str, Any]]], str]
 """Takes the place of the template: messages and schemas → the text up to the next reply."""
 
 MARKER = "marker-of-the-reply"
-TRUSTED_ROLES = ("system", "assistant")
-"""Roles whose text may hold control words."""
+TRUSTED_ROLES = ("system", "assistant")  # Roles whose text may hold control words
 PRIVATE = range(0xE000, 0xF900)
 """Characters without a meaning, of which one that the data lacks marks the cuts."""
 _FRAME_WORD = re.compile(r"[<\[]\S+[>\]]")

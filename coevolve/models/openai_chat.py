@@ -42,8 +42,7 @@ from coevolve.models.refusals import is_too_long
 from coevolve.models.request_body import RequestForm, server_names
 from coevolve.models.servers import ModelServer, environment_key, package
 
-MAX_QUOTED = 300
-"""Characters of what a server says that a message holds."""
+MAX_QUOTED = 300  # Characters of what a server says that a message holds
 MAX_POOLS = 4
 
 
@@ -52,8 +51,7 @@ class ChatAnswer(NamedTuple):
 
     reply: ChatReply
     retries: int
-    seconds: float
-    """From the first attempt to the answer."""
+    seconds: float  # From the first attempt to the answer
 
 
 class ChatClient:

@@ -38,8 +38,7 @@ class PromptTemplate(NamedTuple):
     """A prompt to be filled in."""
 
     name: str
-    version: str
-    """16 hex digits: the hash of the file and of those it includes."""
+    version: str  # 16 hex digits: the hash of the file and of those it includes
     environment: Environment
 
     def render(self, **values: Any) -> str:

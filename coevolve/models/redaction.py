@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 
-MIN_CHARACTERS = 5
-"""A shorter text is no secret, and stands in too many texts by chance."""
+MIN_CHARACTERS = 5  # A shorter text is no secret, and stands in too many texts by chance
 REDACTED = "***"
 # It begins where a run of backslashes begins, so that long ones take no time squared.
 _ESCAPE = r"(?<!\\)\\+"

@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-TOO_LONG = (400, 413, 422)
-"""HTTP statuses by which servers refuse a conversation for its length."""
+TOO_LONG = (400, 413, 422)  # HTTP statuses by which servers refuse a conversation for its length
 _PARAMETER = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b|\bmessages\[", re.IGNORECASE)
 _CODE = re.compile(r"context_?(?:length|size|window)\w*(?:error|exceeded)", re.IGNORECASE)
 _INPUT = re.compile(r"\b(?:prompt|inputs?|context|conversation|messages|(?<!per )request)\b", re.I)

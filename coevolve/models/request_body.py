@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from coevolve.models.chat import KNOWN_CALL_FIELDS, KNOWN_FIELDS, ChatRequest, Message
 
-REFUSED_FORM = (400, 404, 422, 501)
-"""HTTP statuses by which servers refuse what they do not know."""
+REFUSED_FORM = (400, 404, 422, 501)  # HTTP statuses by which servers refuse what they do not know
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORMAT = re.compile(r"response_format|json_schema|guided|structured", re.I)
 _TOOL = re.compile(r"\btool", re.I)
@@ -31,11 +30,9 @@ class RequestForm(NamedTuple):
     """What a server takes."""
 
     schema: bool = True
-    lone_results: bool = True
-    """`tool` messages for calls without an id; else they are the user's."""
+    lone_results: bool = True  # `tool` messages for calls without an id; else they are the user's
     unknown_fields: bool = True
-    reasoning: str = ""
-    """The field in which it wants the reasoning of earlier replies back."""
+    reasoning: str = ""  # The field in which it wants the reasoning of earlier replies back
 
     def learned(self, request: ChatRequest, status: int | None, message: str) -> RequestForm:
         """The form that answers a refusal of the request in this one; the same where none does."""

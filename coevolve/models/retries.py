@@ -20,10 +20,8 @@ import math
 import time
 from collections.abc import Mapping
 
-RETRIES = 4
-"""Attempts after the first one."""
-MAX_RETRY_AFTER = 60
-"""Seconds of Retry-After that every version of the openai package waits for."""
+RETRIES = 4  # Attempts after the first one
+MAX_RETRY_AFTER = 60  # Seconds of Retry-After that every version of the openai package waits for
 
 
 def is_passing(status: int | None) -> bool:

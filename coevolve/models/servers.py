@@ -28,8 +28,7 @@ from coevolve.models.http_client import bounded_client, http_library, root_cause
 from coevolve.models.redaction import public_address
 from coevolve.models.retries import MAX_RETRY_AFTER, RETRIES, is_passing, retry_after
 
-NO_KEY = "none"
-"""Sent where there is no key, for the package sends nothing without one."""
+NO_KEY = "none"  # Sent where there is no key, for the package sends nothing without one
 NEVER_AN_ITEM = (401, 402, 403, 404, 405, 407, 429)
 """HTTP statuses that no other conversation would change."""
 MAX_OPENINGS, MAX_CALLS = 5, 64
@@ -64,14 +63,12 @@ class ModelServer:
             ) from None
         self._turns = itertools.cycle(self.clients)
         self.answers = 0
-        self.failed: CoevolveError | None = None
-        """The failure of the last call that failed."""
+        self.failed: CoevolveError | None = None  # The failure of the last call that failed
         self._failing: Counter[int] = Counter()
         """Calls that failed since the last answer, by the opening of their conversation."""
         self._open: list[object] = []
         """Calls without an end so far, in the order of their beginnings."""
-        self._is_oldest = True
-        """No call was open that began before the last one that ended."""
+        self._is_oldest = True  # No call was open that began before the last one that ended
         self._dead = False
         self._timeout = timeout
         self.proxy = proxy(at.url)

@@ -39,8 +39,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-AHEAD = 8
-"""Results that may wait for an earlier one, as a multiple of the width."""
+AHEAD = 8  # Results that may wait for an earlier one, as a multiple of the width
 RESERVED_FIELDS = ("messages", "model", "n", "stream", "tools")
 """Fields of a request that the stage sends or counts on, and that are never the user's `extra`."""
 
@@ -54,10 +53,8 @@ class Models:
         self.options = options
         prices = read_prices(options.prices) if options.prices else None
         self.spending = Spending(stage, options, prices)
-        self.kept: int | None = None
-        """Set by the stage at its end: the records it wrote."""
-        self.failed = ""
-        """Which call the server failed last, and how."""
+        self.kept: int | None = None  # Set by the stage at its end: the records it wrote
+        self.failed = ""  # Which call the server failed last, and how
         journal = options.journal or home() / "journal"
         self._journal = CallJournal(journal, writes=not options.offline)
         self._client = None
@@ -68,8 +65,7 @@ class Models:
         self._runner = asyncio.Runner()
         self._asking: dict[str, asyncio.Task[ChatReply]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
-        self._wasted: set[str] = set()
-        """Requests whose unusable answers the budget knows of."""
+        self._wasted: set[str] = set()  # Requests whose unusable answers the budget knows of
         self._closing = False
 
     def __enter__(self) -> Models:

@@ -31,11 +31,9 @@ from coevolve.models.chat import ChatReply, ChatRequest
 from coevolve.models.options import Budget
 from coevolve.records import Usage, canonical
 
-RECORD = "model_calls.jsonl"
-"""In a run directory: one line of totals per command and model."""
+RECORD = "model_calls.jsonl"  # In a run directory: one line of totals per command and model
 # Prose has more bytes a token, so that a budget ends early rather than late.
-BYTES_PER_TOKEN = 3
-"""UTF-8 bytes that an estimate takes for a token."""
+BYTES_PER_TOKEN = 3  # UTF-8 bytes that an estimate takes for a token
 
 
 def estimate(request: ChatRequest, reply: ChatReply) -> Usage | None:
@@ -95,8 +93,7 @@ class Spent(Struct):
     retries: int = 0
     seconds: float = 0.0
     cost: float | None = 0.0
-    estimated: int = 0
-    """Calls whose tokens are estimated, for the server did not count them."""
+    estimated: int = 0  # Calls whose tokens are estimated, for the server did not count them
 
     @property
     def tokens(self) -> int:
@@ -121,22 +118,14 @@ class Totals(Struct):
     stage: str
     model: str
     paid: Spent
-    reused: Spent
-    """Answers that the journal had: paid by an earlier run."""
-    bad: int = 0
-    """Answers without content; a rerun asks again."""
-    failed: int = 0
-    """Calls that failed at a server which answered others; a rerun asks again."""
-    silent: int = 0
-    """Empty replies of a policy, each of which handed its turn back."""
-    repaired: int = 0
-    """Structured answers whose JSON had to be repaired."""
-    reasked: int = 0
-    """Structured answers that were wrong the first time."""
-    rejected: int = 0
-    """Structured answers that were wrong the second time, too."""
-    kept: int | None = None
-    """Records that the stage wrote."""
+    reused: Spent  # Answers that the journal had: paid by an earlier run
+    bad: int = 0  # Answers without content; a rerun asks again
+    failed: int = 0  # Calls that failed at a server which answered others; a rerun asks again
+    silent: int = 0  # Empty replies of a policy, each of which handed its turn back
+    repaired: int = 0  # Structured answers whose JSON had to be repaired
+    reasked: int = 0  # Structured answers that were wrong the first time
+    rejected: int = 0  # Structured answers that were wrong the second time, too
+    kept: int | None = None  # Records that the stage wrote
 
     def line(self) -> str:
         """The totals as one line for stderr."""
@@ -182,13 +171,10 @@ class Spending:
         self, stage: str, limits: Budget = Budget(), prices: dict[str, Price] | None = None
     ):
         self.stage, self._limits, self._prices = stage, limits, prices or {}
-        self.started = 0
-        """Calls begun: what --budget-calls counts."""
+        self.started = 0  # Calls begun: what --budget-calls counts
         self._totals: dict[str, Totals] = {}
-        self._cost = 0.0
-        """The calls paid, estimates included."""
-        self._wasted = 0
-        """Tokens of earlier answers that could not be used."""
+        self._cost = 0.0  # The calls paid, estimates included
+        self._wasted = 0  # Tokens of earlier answers that could not be used
 
     def of(self, model: str) -> Totals:
         if model not in self._totals:

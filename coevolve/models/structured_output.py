@@ -29,8 +29,7 @@ class DecodedAnswer(NamedTuple):
     """The value of an answer, or why there is none."""
 
     value: Any = None
-    reason: str | None = None
-    """The reason why there is no value."""
+    reason: str | None = None  # The reason why there is no value
     repaired: bool = False
 
 

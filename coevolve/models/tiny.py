@@ -23,12 +23,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-VOCABULARY = 800
-"""Tokens."""
+VOCABULARY = 800  # Tokens
 WIDTH, LAYERS, HEADS, FEED_FORWARD = 128, 2, 8, 384
 MAX_POSITIONS = 256
-SPREAD = 0.08
-"""Standard deviation of the initial weights."""
+SPREAD = 0.08  # Standard deviation of the initial weights
 
 PIECES = r'"\w+":"?|\b(?:of|to|in|for|the) |\w+|\s|"?[^\w\s"]+|"'
 """JSON keys, prepositions with their space, words, single spaces, punctuation."""

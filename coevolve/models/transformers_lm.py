@@ -34,13 +34,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 INSTALL = installation("local")
-PREFILL_TOKENS = 16_384
-"""Tokens of all rows that one forward pass takes."""
-CACHE_BYTES = 1 << 30
-"""Memory for the KV cache on a CPU; on a GPU 40 % of what is free."""
+PREFILL_TOKENS = 16_384  # Tokens of all rows that one forward pass takes
+CACHE_BYTES = 1 << 30  # Memory for the KV cache on a CPU; on a GPU 40 % of what is free
 MAX_ROWS = 256
-MAX_CONTEXT = 32_768
-"""Tokens of an episode, whatever the model allows."""
+MAX_CONTEXT = 32_768  # Tokens of an episode, whatever the model allows
 
 
 class SampledReply(NamedTuple):
@@ -48,10 +45,8 @@ class SampledReply(NamedTuple):
 
     row: int
     text: str
-    truncated: bool
-    """A token limit ended it, not the model."""
-    length: int
-    """Tokens of the row so far, with the end token also where the model left it out."""
+    truncated: bool  # A token limit ended it, not the model
+    length: int  # Tokens of the row so far, with the end token also where the model left it out
 
 
 class TokenRow(NamedTuple):

@@ -32,10 +32,8 @@ from coevolve import jsonl
 from coevolve.errors import MissingDependency, Unreachable, UsageError, installation
 
 INSTALL = f"{installation('local', 'verl')} (Linux, an NVIDIA GPU)"
-SECONDS = 1800.0
-"""Time that loading the weights may take."""
-GRACE = 20.0
-"""Seconds that vLLM has to end before it is killed."""
+SECONDS = 1800.0  # Time that loading the weights may take
+GRACE = 20.0  # Seconds that vLLM has to end before it is killed
 DEFAULTS = "--dtype bfloat16 --enable-auto-tool-choice --tool-call-parser hermes"
 """For Qwen: tool calls and precision; of an option given twice vLLM takes the last."""
 FIXED = (

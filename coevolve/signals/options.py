@@ -13,8 +13,7 @@ from coevolve.signals.kinds import KINDS, PAPER, SIGNAL_KINDS, WEIGHTS
 from coevolve.signals.patterns import FAMILIES
 from coevolve.signals.settings import SignalSettings
 
-MAX_SIGNALS = 200
-"""Signals for one iteration of one environment, unless more are asked for."""
+MAX_SIGNALS = 200  # Signals for one iteration of one environment, unless more are asked for
 
 
 class SignalOptions(SignalSettings, frozen=True, kw_only=True):

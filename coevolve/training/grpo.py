@@ -39,12 +39,9 @@ class PolicyLoss(NamedTuple):
     """Loss per token, and boolean per token where a clip took effect."""
 
     loss: Tensor
-    clipped_low: Tensor
-    """Â < 0 and r < 1−ε_low: no gradient."""
-    clipped_high: Tensor
-    """Â > 0 and r > 1+ε_high: no gradient."""
-    clipped_dual: Tensor
-    """Â < 0 and r > c: no gradient."""
+    clipped_low: Tensor  # Â < 0 and r < 1−ε_low: no gradient
+    clipped_high: Tensor  # Â > 0 and r > 1+ε_high: no gradient
+    clipped_dual: Tensor  # Â < 0 and r > c: no gradient
 
 
 def group_advantages(rewards: Tensor, groups: Sequence[str], kept: Tensor) -> Tensor:

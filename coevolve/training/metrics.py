@@ -62,8 +62,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     tokens: int
     sampled: int
-    trained: int = 0
-    """Tokens with mask 1 in the trainer's row."""
+    trained: int = 0  # Tokens with mask 1 in the trainer's row
     other_weights: bool = False
     """Whether the engine said that other weights sampled than the record's `step` names."""
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from coevolve.models.transformers_lm import LocalModel
 
-LOGIT_BYTES = 1 << 29
-"""Size of a micro-batch's logits; an update holds about four times that."""
+LOGIT_BYTES = 1 << 29  # Size of a micro-batch's logits; an update holds about four times that
 MICRO_TOKENS = 16_384
 
 

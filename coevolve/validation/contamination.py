@@ -23,10 +23,8 @@ from coevolve.grounding.arguments import is_default
 from coevolve.grounding.sources import identity
 from coevolve.records import Action, Task, content_id, task_id
 
-LONG_TURN_WORDS = 8
-"""From so many words on a turn of the user's is nobody else's by chance."""
-FEW_CALLS = 2
-"""A solution of fewer calls is no sign of anything; a block of code is."""
+LONG_TURN_WORDS = 8  # From so many words on a turn of the user's is nobody else's by chance
+FEW_CALLS = 2  # A solution of fewer calls is no sign of anything; a block of code is
 TELLING_CALLS = 3
 """So many calls, one with arguments at least, nobody else makes by chance. Of 583 generated tasks
 one was a piece of three calls of an official BFCL solution, none of a longer one; pieces of two

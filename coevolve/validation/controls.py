@@ -33,12 +33,10 @@ class Control(NamedTuple):
     """An agent, as the actions that it does."""
 
     name: str
-    job: ReplayJob | None
-    """None where the environment offers no action for it."""
+    job: ReplayJob | None  # None where the environment offers no action for it
     dropped: tuple[int, int] | None = None
     """(turn, place) of the action that is left out, wholly or in part."""
-    succeeds: bool = False
-    """Whether it has to."""
+    succeeds: bool = False  # Whether it has to
 
 
 def controls(

@@ -33,8 +33,7 @@ from coevolve.validation.controls import controls
 from coevolve.validation.gates import Gate, GateFailure
 from coevolve.validation.solver import Solver, attempt
 
-CHUNK = 64
-"""Tasks judged at a time."""
+CHUNK = 64  # Tasks judged at a time
 WHAT = "tasks"
 
 

@@ -45,8 +45,7 @@ class CallSource(NamedTuple):
 
     text: str
     read: Callable[[str, Tools], list[Call]]
-    form: str
-    """`message`, `mark`, `action`, `json` or `python`; one reply keeps to one form."""
+    form: str  # `message`, `mark`, `action`, `json` or `python`; one reply keeps to one form
 
 
 def calls_of(text: str, tools: Tools) -> list[Call]:

@@ -33,12 +33,9 @@ UNCLEAR = Issue(
     "It is not clear that the call in the reply is to be made, so nothing ran. "
     f"To call: {FORM} {_TO_END}",
 )
-_REACH = 400
-"""Characters before a call that may belong to its sentence."""
-_FOLDED = 4000
-"""Characters of a reply that are also looked at in the plain form of their letters."""
-_LONGEST = 2000
-"""Characters of a reply that may be one expression."""
+_REACH = 400  # Characters before a call that may belong to its sentence
+_FOLDED = 4000  # Characters of a reply that are also looked at in the plain form of their letters
+_LONGEST = 2000  # Characters of a reply that may be one expression
 _ANNOUNCES = re.compile(
     r"\b(?:I|we)(?:['’]ll| will| shall| must| should|(?: am| are|['’]m|['’]re)(?: now)? \w+ing"
     r"| (?:need|have|want) to|(?: would|['’]d) like to)\b|\blet(?: me| us|['’]s)\b"

@@ -28,8 +28,7 @@ from coevolve.agents.actions.intent import names_tool
 from coevolve.agents.actions.values import FENCE, FORM, Unreadable, end_of, json_value
 from coevolve.records import Call
 
-MAX_PLACES = 50
-"""Places in a reply that look like calls and are looked at."""
+MAX_PLACES = 50  # Places in a reply that look like calls and are looked at
 BARE = re.compile(r"\[?\s*\{")
 _BEGUN = re.compile(r"[\s\[{]*+(?:[\"']|\Z)")
 _CALL_KEY = re.compile(rf"[\"'](?:{'|'.join((*NAMES, *ARGUMENTS))})[\"']\s*:")

@@ -56,8 +56,7 @@ _END_OF_TURN = re.compile(
 
 class ParsedReply(NamedTuple):
     calls: list[Call]
-    text: str
-    """The reply without reasoning and end-of-turn tokens."""
+    text: str  # The reply without reasoning and end-of-turn tokens
     issues: list[Issue]
 
 

@@ -16,10 +16,8 @@ import math
 import re
 from typing import Any, NamedTuple
 
-MAX_CALLS = 32
-"""Calls in one reply."""
-MAX_DEPTH = 32
-"""Levels of lists and objects in a call's arguments."""
+MAX_CALLS = 32  # Calls in one reply
+MAX_DEPTH = 32  # Levels of lists and objects in a call's arguments
 FORM = 'Write {"name": "<tool>", "arguments": {...}} as JSON.'
 """How a call is written, in hints; an episode puts the form of the policy's prompt in its place."""
 FENCE = re.compile(r"```(?:\w+(?=[\s{\[]))?(.*?)(?:```|\Z)", re.S)
@@ -44,8 +42,7 @@ _CHAIN = re.compile(r"(?:[-+~]\s*){9}|(?:\bnot\s+){9}")
 class Issue(NamedTuple):
     """Why a reply could not be read as calls, in words for the policy."""
 
-    kind: str
-    """`bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, …"""
+    kind: str  # `bad_json`, `bad_call`, `mixed_forms`, `too_many_calls`, `too_long`, `announced`, …
     hint: str
 
     def with_form(self, form: str) -> Issue:

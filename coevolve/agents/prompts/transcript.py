@@ -17,8 +17,7 @@ from typing import Any
 from coevolve.records import Call, Step
 
 BYTES_PER_TOKEN = 4
-LEAST = 64
-"""Characters of an observation that are kept, however small the budget."""
+LEAST = 64  # Characters of an observation that are kept, however small the budget
 _LEFT_OUT = "… {} characters left out …"
 
 

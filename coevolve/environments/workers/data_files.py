@@ -53,11 +53,9 @@ class ToolPhrases(NamedTuple):
     """Parameter → name of values that stand elsewhere (`read_phrases`); they become its `words`."""
     takes: list[str] = []
     """Optional parameters that explorers' calls may use beside those of `optional` and `needs`."""
-    needs: list[str] = []
-    """Optional parameters without which nobody would call the tool."""
+    needs: list[str] = []  # Optional parameters without which nobody would call the tool
     checked: bool = False
-    read_only: bool | None = None
-    """None where the benchmark's document of the tool says it."""
+    read_only: bool | None = None  # None where the benchmark's document of the tool says it
 
     def language(self) -> dict[str, Any]:
         """The fields of `protocol.Language` alone."""

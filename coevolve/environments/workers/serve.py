@@ -34,10 +34,8 @@ import signal
 import sys
 from typing import Any
 
-BUFFER = 1 << 20
-"""Bytes that are read at a time."""
-OUT_OF_MEMORY = 77
-"""Exit code."""
+BUFFER = 1 << 20  # Bytes that are read at a time
+OUT_OF_MEMORY = 77  # Exit code
 
 
 class BadRequest(Exception):

@@ -25,12 +25,10 @@ from coevolve.training.verl.files import MARK, Child, VerlFiles, VerlJob, read, 
 from coevolve.training.verl.overrides import environment
 
 POLL = 0.2
-GRACE = 30.0
-"""Seconds between SIGTERM, which lets Ray take its leave, and SIGKILL."""
+GRACE = 30.0  # Seconds between SIGTERM, which lets Ray take its leave, and SIGKILL
 GUARD = "workers/guard.py"
 """These end an environment's workers after their owner's death: they are given the time."""
-ATTEMPT = "---- attempt "
-"""How the log of each start begins."""
+ATTEMPT = "---- attempt "  # How the log of each start begins
 COMMAND = (sys.executable, "-m", "coevolve.training.verl.main")
 
 

@@ -45,23 +45,19 @@ from coevolve.training.verl.stop import files_of, stop
 from coevolve.training.verl.watchdog import TrainerGaveUp, TrainerWatch
 
 OnStep = Callable[[dict[str, Any]], None]
-DRIVERS = ("stall_timeout", "restart_each_iteration")
-"""The limits that the driver itself keeps."""
+DRIVERS = ("stall_timeout", "restart_each_iteration")  # The limits that the driver itself keeps
 
 
 class VerlRun(VerlLimits, frozen=True):
     """How a run is carried out: may differ from call to call."""
 
     preset: Preset
-    overrides: list[str] = []
-    """The user's own, on verl's configuration."""
+    overrides: list[str] = []  # The user's own, on verl's configuration
     workers: int = 1
-    save_every: int | None = None
-    """Steps between checkpoints; None: at the iteration's end."""
+    save_every: int | None = None  # Steps between checkpoints; None: at the iteration's end
     keep_checkpoints: int = 2
     max_env_errors: float = 0.25
-    any_version: bool = False
-    """Tasks that another version of the environment made are played, too."""
+    any_version: bool = False  # Tasks that another version of the environment made are played, too
     check_at_once: Callable[[VerlJob], None] | None = None
     """Called before the environment is started: raises for what is seen in no time."""
     check: Callable[[VerlJob], None] | None = None

@@ -27,10 +27,8 @@ THREADS = 256
 class Environment:
     """Belongs to one event loop."""
 
-    style: Style
-    """How episodes are told, once the pool is open."""
-    schemas: Schemas
-    """The schemas of the tools, once the pool is open."""
+    style: Style  # How episodes are told, once the pool is open
+    schemas: Schemas  # The schemas of the tools, once the pool is open
 
     def __init__(self, job: VerlJob, style: Style):
         self._job, self._style = job, style

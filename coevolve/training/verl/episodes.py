@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 class Sampled(NamedTuple):
     """A reply in tokens."""
 
-    token_ids: list[int]
-    """The token that ends it included, where the policy ended it."""
+    token_ids: list[int]  # The token that ends it included, where the policy ended it
     logprobs: list[float]
 
 
@@ -66,13 +65,10 @@ class EpisodePlace(NamedTuple):
     """Where in training an episode is."""
 
     iteration: int
-    step: int
-    """Optimiser steps done."""
+    step: int  # Optimiser steps done
     policy: str
-    again: int
-    """How often the task came before in this step."""
-    session: int
-    """Index in the group."""
+    again: int  # How often the task came before in this step
+    session: int  # Index in the group
 
 
 class PlayedEpisode(NamedTuple):

@@ -43,23 +43,17 @@ MARK = "COEVOLVE_VERL_RUN"
 class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
     """All that the child needs to know."""
 
-    run: str
-    """Absolute run directory."""
-    attempt: int
-    """Number of this start of the child, from 1."""
-    env: str
-    """Name of an environment, or its command line."""
-    settings: VerlSettings
-    """What decides the results; prompts beyond `prompt_tokens` were refused."""
-    workers: int
-    """Environment processes of each agent-loop worker."""
+    run: str  # Absolute run directory
+    attempt: int  # Number of this start of the child, from 1
+    env: str  # Name of an environment, or its command line
+    settings: VerlSettings  # What decides the results; prompts beyond `prompt_tokens` were refused
+    workers: int  # Environment processes of each agent-loop worker
     limits: VerlLimits
     max_env_errors: float
     """Share of a step's rollouts lost to environment errors beyond which the run fails."""
     stop_after: int | None
     """Iteration after whose READY.json the child ends by itself; None: it waits for the next."""
-    device: str
-    """`cuda`, or what the preset's plugin brings."""
+    device: str  # `cuda`, or what the preset's plugin brings
     plugin: str | None
     """A module that each of verl's processes imports, in the place of our agent loop's."""
     environment: dict[str, str]
@@ -69,21 +63,18 @@ class VerlJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Child(msgspec.Struct, frozen=True):
-    pid: int
-    """The process, which leads a session and a process group."""
+    pid: int  # The process, which leads a session and a process group
     attempt: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
     pid: int
-    phase: str
-    """What it is doing: starting, waiting, rollout, update, saving, …"""
+    phase: str  # What it is doing: starting, waiting, rollout, update, saving, …
     iteration: int
     step: int
     progress: int
     """Moves only when something advanced: an episode or phase ended, a wait began or ended."""
-    time: float
-    """Unix time of writing."""
+    time: float  # Unix time of writing
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -91,18 +82,15 @@ class Ready(msgspec.Struct, frozen=True):
 
     iteration: int
     step: int
-    weights: int
-    """Version of the served weights: optimiser steps done."""
+    weights: int  # Version of the served weights: optimiser steps done
     addresses: list[str]
     """OpenAI-compatible base URLs; they answer until the next iteration begins."""
     model: str
     """The policy's name there, the same in every iteration (`served` gives these weights one)."""
-    checkpoint: str
-    """Path of the checkpoint, relative to RUN: `verl/checkpoints/global_step_N`."""
+    checkpoint: str  # Path of the checkpoint, relative to RUN: `verl/checkpoints/global_step_N`
     counts: dict[str, int] = {}
     """Episodes, in all and by stop reason; `other_weights`: sampled by others than `step`'s."""
-    metrics: dict[str, Any] = {}
-    """The line of the last step."""
+    metrics: dict[str, Any] = {}  # The line of the last step
 
 
 class TrainerFailure(msgspec.Struct, frozen=True):

@@ -13,8 +13,7 @@ from coevolve import jsonl
 from coevolve.errors import WriteFailed
 from coevolve.training.verl.files import Heartbeat, VerlFiles, write
 
-SECONDS = 2.0
-"""Seconds between two signs of life."""
+SECONDS = 2.0  # Seconds between two signs of life
 
 
 class HeartbeatWriter:

@@ -25,10 +25,8 @@ from coevolve.errors import UsageError
 from coevolve.training.verl.files import MARK, VerlFiles, VerlJob
 from coevolve.training.verl.settings import Preset, VerlSettings
 
-AGENT_LOOP = "coevolve"
-"""Name of our agent loop in verl's registry."""
-ESTIMATOR = "coevolve_grpo"
-"""Name of our advantage estimator in verl's registry."""
+AGENT_LOOP = "coevolve"  # Name of our agent loop in verl's registry
+ESTIMATOR = "coevolve_grpo"  # Name of our advantage estimator in verl's registry
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 """verl's rollout engines, and the module that each needs."""
 ENDLESS = 1_000_000_000
@@ -36,8 +34,7 @@ ENDLESS = 1_000_000_000
 
 ACTOR, REF, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout"))
 JOB = f"{ROLLOUT}.custom.coevolve"
-PLUGIN = "actor_rollout_ref.model.external_lib"
-"""The module that every process of verl imports."""
+PLUGIN = "actor_rollout_ref.model.external_lib"  # The module that every process of verl imports
 FIXED = {
     "algorithm.adv_estimator": ESTIMATOR,
     "algorithm.norm_adv_by_std_in_grpo": True,

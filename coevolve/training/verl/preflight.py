@@ -30,8 +30,7 @@ from coevolve.training.verl.settings import VerlSettings
 
 CHECKPOINT_BYTES = 16
 """Bytes of a parameter: float32 weights, two moments of Adam, the Hugging Face copy."""
-CPUS_OF_A_GPU = 3
-"""Ray's slots in verl's bundle for a GPU."""
+CPUS_OF_A_GPU = 3  # Ray's slots in verl's bundle for a GPU
 
 
 def plan(settings: VerlSettings, options: VerlRun, run: str, env: str) -> dict[str, Any]:

@@ -20,10 +20,8 @@ from coevolve.models.chat_template import ChatTemplate
 from coevolve.records import Task
 from coevolve.training.verl.settings import VerlSettings
 
-HUB_TIMEOUT = 10
-"""Seconds."""
-SESSIONS = 64
-"""Sessions of the environment that are open at a time."""
+HUB_TIMEOUT = 10  # Seconds
+SESSIONS = 64  # Sessions of the environment that are open at a time
 
 
 def check(tasks: list[Task], settings: VerlSettings, pool: Pool, tokenizer: Any | None) -> None:

@@ -10,8 +10,7 @@ from http.client import HTTPException
 
 from coevolve.training.verl.files import Ready
 
-SECONDS = 10.0
-"""For an answer to GET /health, which costs an engine nothing however busy it is."""
+SECONDS = 10.0  # For an answer to GET /health, which costs an engine nothing however busy it is
 
 
 def unhealthy(ready: Ready) -> str | None:

@@ -17,10 +17,8 @@ from coevolve.training.verl.files import Ready, VerlFiles, read
 
 
 class ServedPolicy(NamedTuple):
-    name: str
-    """The name of these weights, and of no others."""
-    at_server: str
-    """The server's name."""
+    name: str  # The name of these weights, and of no others
+    at_server: str  # The server's name
     addresses: list[str]
     until: Path
     """Tasks of the next iteration: once they are there, the weights at the addresses are others."""

@@ -50,8 +50,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = "cuda"
     parameters: float | None = None
     """Parameters of the model, for the estimate of disk space where the model is no directory."""
-    settings: dict[str, Any] = {}
-    """Options of `coevolve train` with other defaults."""
+    settings: dict[str, Any] = {}  # Options of `coevolve train` with other defaults
     overrides: dict[str, Any] = {}
     """Hydra overrides, as nested tables; a key that begins with + is new to verl's files."""
     plugin: str | None = None

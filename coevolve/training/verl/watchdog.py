@@ -31,10 +31,8 @@ from coevolve.errors import CoevolveError, Exit, Partial, WriteFailed
 from coevolve.training.verl import child_process
 from coevolve.training.verl.files import Child, Heartbeat, Ready, TrainerFailure, VerlFiles, read
 
-TAIL = 1 << 16
-"""Bytes of the log that are searched."""
-QUOTED_LINES, QUOTED_LENGTH = 8, 300
-"""Lines of the log that are shown, and characters of a line."""
+TAIL = 1 << 16  # Bytes of the log that are searched
+QUOTED_LINES, QUOTED_LENGTH = 8, 300  # Lines of the log that are shown, and characters of a line
 FULL_BYTES, FULL_SHARE = 64 << 20, 0.01
 """A file system with less than both left is full: a failed checkpoint leaves a little."""
 

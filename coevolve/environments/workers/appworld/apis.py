@@ -43,8 +43,7 @@ class ApiResponse(NamedTuple):
     """A call's value, or the exception that the caller gets."""
 
     value: Any = None
-    error: tuple[str, str] | None = None
-    """Class name as a traceback shows it, and text."""
+    error: tuple[str, str] | None = None  # Class name as a traceback shows it, and text
 
 
 class Route(NamedTuple):

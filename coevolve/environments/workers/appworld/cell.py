@@ -37,16 +37,14 @@ from .code import as_printed
 from .observation import CellStream, cut
 
 FAILED = "Execution failed. Traceback:\n"
-MAX_ERROR_CHARS = 1 << 20
-"""Length of an error that leaves this process."""
+MAX_ERROR_CHARS = 1 << 20  # Length of an error that leaves this process
 _FRAME = re.compile(r'  +File "(.*?)", line (\d+), in .+')
 _CELL = re.compile(r'File "<python-input-\d+>"')
 
 
 class CellOutput(NamedTuple):
     text: str
-    error: str | None
-    """syntax_error, denied, empty, timeout, memory, api_error, exception, or None"""
+    error: str | None  # syntax_error, denied, empty, timeout, memory, api_error, exception, or None
 
 
 class CellTimeout(Exception):

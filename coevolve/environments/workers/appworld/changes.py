@@ -18,19 +18,15 @@ from typing import NamedTuple
 from .canonical import RowChange, effects
 from .rows import NOTICES, USERS, EpisodeRows, TableSchema
 
-_LOG = "coevolve_changes"
-"""Name of the temporary table that the triggers write to."""
+_LOG = "coevolve_changes"  # Name of the temporary table that the triggers write to
 
 
 class Difference(NamedTuple):
     """The difference of an episode to its start."""
 
-    effects: list[dict]
-    """Net effects, sorted, without the notices that they entail."""
-    notified: list[str]
-    """People who got such notices, as "app user_id"."""
-    concerned: list[str]
-    """People whom the changes are about, as "app user_id"."""
+    effects: list[dict]  # Net effects, sorted, without the notices that they entail
+    notified: list[str]  # People who got such notices, as "app user_id"
+    concerned: list[str]  # People whom the changes are about, as "app user_id"
 
 
 class ChangeTracker:
@@ -40,8 +36,7 @@ class ChangeTracker:
         self._rows = EpisodeRows(databases, tables)
         self._seen: dict[str, int] = {}
         """Watched app → the log's last entry that `since_last` has read."""
-        self._called: dict[str, int] = {}
-        """App → the log's last entry at the end of the last call."""
+        self._called: dict[str, int] = {}  # App → the log's last entry at the end of the last call
         self._notices: set[tuple[str, int]] = set()
         """App and id of the notices of which each is all that a call did in the app."""
 

@@ -14,8 +14,7 @@ import struct
 import time
 from typing import Any
 
-MAX_FRAME = 32 << 20
-"""Bytes of a message as JSON."""
+MAX_FRAME = 32 << 20  # Bytes of a message as JSON
 _HEADER = struct.Struct("!I")
 _CHUNK = 1 << 16
 # bound before a process of the policy freezes the clocks of `time` at AppWorld's date

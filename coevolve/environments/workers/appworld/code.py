@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-PAGE_ROWS = 20
-"""The most that AppWorld gives."""
+PAGE_ROWS = 20  # The most that AppWorld gives
 END = "supervisor.complete_task"
 _TOKENS = {"access_token", "file_system_access_token"}
 

@@ -31,8 +31,7 @@ from .state import EpisodeState, Preloaded
 from .warmup import warm_up
 
 FOREVER_SECONDS = 1e6
-REPLY_SECONDS = 20.0
-"""Time in which a policy must read an answer."""
+REPLY_SECONDS = 20.0  # Time in which a policy must read an answer
 
 
 class _EpisodeServer:

@@ -24,11 +24,9 @@ from typing import NoReturn
 
 from .. import launch
 
-MAX_MESSAGE = 1 << 16
-"""Bytes of a request to the server or of its answer."""
+MAX_MESSAGE = 1 << 16  # Bytes of a request to the server or of its answer
 START_SECONDS = 120.0
-OUT_OF_MEMORY = 77
-"""Exit code of a child that could not allocate."""
+OUT_OF_MEMORY = 77  # Exit code of a child that could not allocate
 _PR_SET_PDEATHSIG = 1
 
 Child = Callable[[list[socket.socket]], None]

@@ -21,8 +21,7 @@ import json
 from collections import Counter
 from typing import Any
 
-MAX_PARTIAL_PROGRESS = 0.99
-"""Highest progress of an episode that is no success."""
+MAX_PARTIAL_PROGRESS = 0.99  # Highest progress of an episode that is no success
 
 
 def official(evaluation: dict, final: dict) -> dict:

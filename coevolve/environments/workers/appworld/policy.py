@@ -30,8 +30,7 @@ from .channel import Channel, ChannelClosed, now
 from .fork_server import OUT_OF_MEMORY, Child
 
 FOREVER_SECONDS = 1e6
-API_SECONDS = 300.0
-"""More than any cell has; the worker's limit ends it before."""
+API_SECONDS = 300.0  # More than any cell has; the worker's limit ends it before
 # modules that cells may import, and those that these import at their first use: nothing can be read
 # from disk later
 _LIBRARY = (

@@ -6,20 +6,16 @@ import json
 import sqlite3
 from typing import Any, NamedTuple
 
-NOTICES, USERS = "notifications", "users"
-"""Names of tables in the apps that have them."""
+NOTICES, USERS = "notifications", "users"  # Names of tables in the apps that have them
 
 
 class TableSchema(NamedTuple):
     app: str
     name: str
-    entity: str
-    """app.Model"""
+    entity: str  # app.Model
     columns: tuple[str, ...]
-    references: dict[str, str]
-    """Column → table of the same app that its id or ids mean."""
-    json: frozenset[str]
-    """Columns that hold JSON."""
+    references: dict[str, str]  # Column → table of the same app that its id or ids mean
+    json: frozenset[str]  # Columns that hold JSON
 
     def as_json(self, prefix: str = "") -> str:
         """Returns SQL for a row as JSON text; `prefix` is "OLD." in a trigger."""
@@ -43,8 +39,7 @@ class EpisodeRows:
     def __init__(self, databases: dict[str, sqlite3.Connection], tables: list[TableSchema]):
         self.databases = databases
         self.tables = {(table.app, table.name): table for table in tables}
-        self.added: set[tuple[str, str, int]] = set()
-        """App, table and id."""
+        self.added: set[tuple[str, str, int]] = set()  # App, table and id
 
     def current(self, table: TableSchema, id_: int) -> dict | None:
         """Returns a row as it is now; None where it is gone."""

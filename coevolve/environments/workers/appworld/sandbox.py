@@ -27,8 +27,7 @@ _LOAD, _EQUAL, _GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _X32 = 0x40000000
 _NUMBER, _ARCHITECTURE = 0, 4
-_CPU_SECONDS = 900
-"""CPU time of one process over all its cells; a cell has a limit of its own."""
+_CPU_SECONDS = 900  # CPU time of one process over all its cells; a cell has a limit of its own
 
 
 class _Machine(NamedTuple):

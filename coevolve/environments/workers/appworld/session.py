@@ -46,14 +46,10 @@ ENDING_SECONDS = 1.0
 class AppWorldLimits(NamedTuple):
     call_seconds: float
     """The client's for one action; a cell is stopped, and then killed, before they are over."""
-    memory_mb: int
-    """Memory of the policy's process, above that of the interpreter itself."""
-    observation_chars: int
-    """Longest observation."""
-    requests: int
-    """API requests in one cell."""
-    keep_output: bool
-    """Whether the output of a cell before an error is shown."""
+    memory_mb: int  # Memory of the policy's process, above that of the interpreter itself
+    observation_chars: int  # Longest observation
+    requests: int  # API requests in one cell
+    keep_output: bool  # Whether the output of a cell before an error is shown
 
     @property
     def soft_seconds(self) -> int:

@@ -10,8 +10,7 @@ from typing import Any
 
 from ..data_files import read_data
 
-MAX_VALUES = 12
-"""Names taken of one kind."""
+MAX_VALUES = 12  # Names taken of one kind
 
 
 @cache

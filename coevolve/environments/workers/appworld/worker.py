@@ -40,11 +40,9 @@ from .session import AppWorldLimits, AppWorldSession, EpisodeFailed, ForkServers
 from .tools import tool
 from .values import known_values
 
-MAX_REFERENCES = 512
-"""Reference outcomes that are kept."""
+MAX_REFERENCES = 512  # Reference outcomes that are kept
 MAX_SESSIONS = 16
-SETUP_SECONDS = 45.0
-"""For opening and grading; the client's own limit is a minute."""
+SETUP_SECONDS = 45.0  # For opening and grading; the client's own limit is a minute
 NO_TASK = "No task is set. Look around."
 """Stands for the task's text in exploration, where the text of the state's own task must not be
 seen."""

@@ -16,13 +16,10 @@ from typing import Any
 from .data import CATEGORIES, CLASSES, entries, source
 from .starts import generate
 
-EXAMPLES = 24
-"""Generated start states to learn from."""
+EXAMPLES = 24  # Generated start states to learn from
 NO_START = 'a start has a name, or a config {"classes": [...], "state": {...}}'
-MAX_DEPTH = 40
-"""Folders in one another."""
-MAX_NAMES = 5_000
-"""Files and folders."""
+MAX_DEPTH = 40  # Folders in one another
+MAX_NAMES = 5_000  # Files and folders
 
 _NUMBER = "a number"
 _KINDS = {bool: "a boolean", int: _NUMBER, float: _NUMBER, str: "a text", list: "a list"}
@@ -36,10 +33,8 @@ class Shape:
         self._kinds: dict[str, None] = {}
         self._inner: Shape | None = None
         self._fields: set[str] | None = None
-        self._tables = False
-        """Whether an object may be a table: rows under keys of any name."""
-        self.may_be_empty = False
-        """Whether an object may hold nothing."""
+        self._tables = False  # Whether an object may be a table: rows under keys of any name
+        self.may_be_empty = False  # Whether an object may hold nothing
 
     @property
     def learnt(self) -> bool:

@@ -55,8 +55,7 @@ class StateWatch:
     cell by cell. The hash is over the texts of all cells, of which only theirs are written anew.
     """
 
-    digest: str
-    """Hash of the state, private parts included."""
+    digest: str  # Hash of the state, private parts included
 
     def __init__(self, entity: str, instance: Any):
         """Raises `CorruptState`."""

@@ -32,16 +32,14 @@ from .data import functions
 from .strict_parity import SharedObjects
 from .world import BfclStart, BfclWorld
 
-ALMOST = 0.99
-"""Progress of a failed episode at most."""
+ALMOST = 0.99  # Progress of a failed episode at most
 
 Turns = list[list[dict]]
 
 
 class BfclVerdict(NamedTuple):
     valid: bool
-    error: str = ""
-    """The official error type without its prefix, `corrupt_state` beside those."""
+    error: str = ""  # The official error type without its prefix, `corrupt_state` beside those
     turn: int | None = None
     progress: float = 0.0
     hidden: list[str] = []
@@ -52,8 +50,7 @@ class TurnProgress(NamedTuple):
 
     state: float | None
     """Share of the reference's state change that is there; None where there is none to make."""
-    responses: float
-    """Share of the reference's responses that occurred."""
+    responses: float  # Share of the reference's responses that occurred
 
 
 def typed(start: BfclStart, actions: Turns, reference: Turns) -> BfclVerdict | None:

@@ -14,23 +14,17 @@ from typing import Any, NamedTuple
 
 from .data import functions
 
-MAX_TEXT = 20_000
-"""Characters of one text."""
-MAX_ITEMS = 1_000
-"""Items of one list or object."""
-MAX_NESTING = 6
-"""Lists and objects in one another."""
+MAX_TEXT = 20_000  # Characters of one text
+MAX_ITEMS = 1_000  # Items of one list or object
+MAX_NESTING = 6  # Lists and objects in one another
 
 
 class CostLimits(NamedTuple):
     """Bounds on the numbers whose size costs time."""
 
-    precision: int
-    """Digits."""
-    places: int
-    """Decimal places."""
-    power_bits: int
-    """Bits of a power."""
+    precision: int  # Digits
+    places: int  # Decimal places
+    power_bits: int  # Bits of a power
 
 
 # 14,000 bits are below Python's limit for printing an integer (4,300 digits)

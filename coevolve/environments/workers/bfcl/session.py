@@ -11,8 +11,7 @@ from .effects import StateWatch
 from .state import CorruptState, copied
 from .world import BfclStart, BfclWorld
 
-MAX_OBSERVATION = 200_000
-"""Characters; the longest official observation has under a third of it."""
+MAX_OBSERVATION = 200_000  # Characters; the longest official observation has under a third of it
 
 
 class BfclSession:

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-MAX_DEPTH = 50
-"""Folders in one another."""
-MAX_NODES = 20_000
-"""Cells of a file system."""
-MAX_CHARS = 8_000_000
-"""Characters in all files together."""
+MAX_DEPTH = 50  # Folders in one another
+MAX_NODES = 20_000  # Cells of a file system
+MAX_CHARS = 8_000_000  # Characters in all files together
 
 _PRIVATE = ("_parkingBrakeForce", "_slopeAngle", "_brakePedalForce")
 

@@ -37,11 +37,9 @@ from .world import BfclStart, fix_today
 
 MAX_EPISODE_STEPS = 100
 """Five turns, as most official tasks have at most, of 20 calls each; no reference takes over 35."""
-MAX_TURN_REPLIES = 20
-"""The official loop gives up beyond as many replies to one turn."""
+MAX_TURN_REPLIES = 20  # The official loop gives up beyond as many replies to one turn
 
-MAX_SNAPSHOTS = 256
-"""Start states whose snapshot is kept."""
+MAX_SNAPSHOTS = 256  # Start states whose snapshot is kept
 
 
 class Bfcl:

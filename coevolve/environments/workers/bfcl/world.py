@@ -31,8 +31,7 @@ from .refusals import CallAnswer, refusal
 from .state import copied
 from .strict_parity import RAISED, SharedObjects, StrictParity
 
-PRECISION = 28
-"""Digits of decimal numbers, as in a fresh process."""
+PRECISION = 28  # Digits of decimal numbers, as in a fresh process
 
 
 class ErrorFile(NamedTuple):
@@ -53,8 +52,7 @@ class BfclStart(NamedTuple):
     long_context: bool = False
     later: dict[str, int] = {}
     """Function → index of the user's turn from which on it can be called."""
-    strict: bool = False
-    """Reproduce the official executor's quirks (docs/bfcl.md)."""
+    strict: bool = False  # Reproduce the official executor's quirks (docs/bfcl.md)
     name: str = "synthetic_0"
     """Id of the official entry; strict parity writes it where the official executor does."""
 

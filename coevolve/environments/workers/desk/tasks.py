@@ -21,8 +21,7 @@ from .world import APPS, BARE_VERBS, CONVENTIONS, VALUE_VERBS, DeskWorld
 
 DEMONSTRATIONS = 5000  # tasks of the split demos
 RARE_SKILL_COUNT = 16  # of the 72 pairs of app and verb
-ANSWER_WEIGHT = 6.0
-"""Demonstrations give an answer so much more often than another common kind."""
+ANSWER_WEIGHT = 6.0  # Demonstrations give an answer so much more often than another common kind
 PER_KIND = {"dev": (6, 6), "heldout": (5, 12)}
 """Number of tasks of each common and of each rare kind."""
 _SPLITS = ("train", "demos", "dev", "heldout")

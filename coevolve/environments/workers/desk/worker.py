@@ -20,8 +20,7 @@ from .tools import tools
 from .world import LOOK_UPS, VERBS, DeskResult, DeskWorld, progress
 
 HERE = Path(__file__).parent
-MAX_STEPS = 8
-"""Actions per episode."""
+MAX_STEPS = 8  # Actions per episode
 
 
 class DeskSession(NamedTuple):

@@ -29,8 +29,7 @@ COMPLETIONS = "save push seal".split()
 VALUE_VERBS = "set add send copy".split()
 BARE_VERBS = "drop mark".split()
 VERBS = VALUE_VERBS + BARE_VERBS
-LOOK_UPS = {"find": "name", "read": "owner"}
-"""The look-ups and what each calls the record's name."""
+LOOK_UPS = {"find": "name", "read": "owner"}  # The look-ups and what each calls the record's name
 # verb → the field of a record that it changes
 FIELDS = {"set": "value", "add": "items", "send": "sent", "copy": "copies", "mark": "marked"}
 LISTS = {"items", "sent", "copies"}  # fields that hold several texts
@@ -73,8 +72,7 @@ class DeskResult(NamedTuple):
     effects: list[dict[str, Any]]
 
 
-Facts = dict[tuple[str, str, str], Any]
-"""(entity, key, field) → value: the public state, flat."""
+Facts = dict[tuple[str, str, str], Any]  # (entity, key, field) → value: the public state, flat
 
 
 _rng = random.Random("desk-conventions")

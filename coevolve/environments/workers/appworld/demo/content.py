@@ -17,18 +17,15 @@ class DemoPerson(NamedTuple):
     birthday: str
     sex: str
     phone_number: str
-    password: str
-    """Its end, after the name of the app."""
+    password: str  # Its end, after the name of the app
     street_address: str
     city: str
     zip_code: int
     card_number: int
     expiry_month: int
     cvv_number: int
-    weekday: str
-    """A word for their emails, so that no two have one subject."""
-    relationships: list[str]
-    """Words for this person in the others' contacts, in turn."""
+    weekday: str  # A word for their emails, so that no two have one subject
+    relationships: list[str]  # Words for this person in the others' contacts, in turn
 
     @property
     def email(self) -> str:

@@ -29,8 +29,7 @@ from .content import APPS, CATALOGUES, CONTENT, DemoPerson
 from .files import dump, save_databases
 from .history import BEGIN, record_history
 
-BASE = ":memory:base"
-"""AppWorld's name for the database that is being built."""
+BASE = ":memory:base"  # AppWorld's name for the database that is being built
 COMPANIES = ("Amazon", "File System", "Simple Note", "Splitwise", "Spotify", "Todoist", "Venmo")
 """Senders of notifications by email and phone, from accounts of their own."""
 SEED = 100

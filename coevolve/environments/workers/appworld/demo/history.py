@@ -14,8 +14,7 @@ from .content import APPS, CATALOGUES, CONTENT
 BEGIN = datetime(2023, 4, 3, 9, 0)
 LOGIN_TIME = datetime(2100, 1, 1)
 """A token's last day counts from its login, so that no token runs out."""
-HITS = 12
-"""Songs at the beginning of the catalogue that go round among all."""
+HITS = 12  # Songs at the beginning of the catalogue that go round among all
 LIBRARY_HITS, LIBRARY_OTHERS = 7, 18
 """Songs in each person's library, of the hits and of the rest: more than one page."""
 PEOPLE = CONTENT.people

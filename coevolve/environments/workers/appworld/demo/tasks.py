@@ -24,8 +24,7 @@ class Check(NamedTuple):
 
     requirement: str
     body: str
-    label: str = "no_op_fail"
-    """no_op_pass where doing nothing passes it"""
+    label: str = "no_op_fail"  # no_op_pass where doing nothing passes it
 
 
 class Scenario(NamedTuple):
@@ -39,8 +38,7 @@ class Scenario(NamedTuple):
     solution: str
     checks: list[Check]
     tasks: list[dict[str, Any]]
-    changed: list[str] = []
-    """Models that the task changes."""
+    changed: list[str] = []  # Models that the task changes
     public: dict[str, str] = {}
     private: dict[str, str] = {}
     answer: str = ""
@@ -56,8 +54,7 @@ class DemoTask(NamedTuple):
     scenario: Scenario
     supervisor: DemoPerson
     instruction: str
-    solution: str
-    """Code that completes the task in one block."""
+    solution: str  # Code that completes the task in one block
     checks: list[Check]
     public: dict[str, Any]
     private: dict[str, Any]
