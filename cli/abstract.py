@@ -15,7 +15,7 @@ from coevolve.options import Option, Seed, Settings
 from coevolve.records import Exploration
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import WriterOptions
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import Stage
 
@@ -33,7 +33,11 @@ class AbstractSettings(Settings, frozen=True, kw_only=True):
 
 
 def command(
-    files: Files, settings: AbstractSettings, models: WriterOptions, io: RunStreams, call: Call
+    files: Files,
+    settings: AbstractSettings,
+    models: WriterOptions,
+    io: RunStreams,
+    call: Invocation,
 ) -> None:
     """Turn explorations into candidate tasks: goals minimised by execution, a request in words, the
     solution.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from coevolve.environments.client import Pool
 from coevolve.options import Advanced, Option, Settings
 from coevolve.training.settings import BootstrapSettings
-from coevolve_cli.options import Call
+from coevolve_cli.options import Invocation
 from coevolve_cli.stage_options import Workers
 from coevolve_cli.streams import progress
 
@@ -26,7 +26,7 @@ class BootstrapOutput(Settings, frozen=True, kw_only=True):
     """Print no progress and no summary."""
 
 
-def command(settings: BootstrapSettings, to: BootstrapOutput, call: Call) -> None:
+def command(settings: BootstrapSettings, to: BootstrapOutput, call: Invocation) -> None:
     """Build the laptop policy: a tiny Llama in Hugging Face form, fine-tuned on an environment's
     demonstrations.
 

@@ -17,7 +17,7 @@ from coevolve.options import Option
 from coevolve.records import Signal, Task, content_id
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import WriterOptions
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import progress
 
@@ -28,7 +28,11 @@ class ExploreStreams(RunStreams, frozen=True, kw_only=True):
 
 
 def command(
-    files: Files, settings: ExploreSettings, models: WriterOptions, io: ExploreStreams, call: Call
+    files: Files,
+    settings: ExploreSettings,
+    models: WriterOptions,
+    io: ExploreStreams,
+    call: Invocation,
 ) -> None:
     """Explore an environment: around signals (guided), or unguided (random, curious, coverage).
 

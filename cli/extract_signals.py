@@ -15,7 +15,7 @@ from coevolve.signals.kinds import WEIGHTS, needs_steps
 from coevolve.signals.options import SignalOptions
 from coevolve.signals.summary import lines, notes
 from coevolve.signals.views import RolloutHead, RolloutSteps
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.stage_options import Streams
 
 
@@ -32,7 +32,7 @@ class SignalStreams(Streams, frozen=True, kw_only=True):
     """Print counts and the strongest signals on stderr."""
 
 
-def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Call) -> None:
+def command(files: Files, settings: SignalOptions, io: SignalStreams, call: Invocation) -> None:
     """Read rollouts, print the policy's weaknesses as signals, each with its statistic, its task
     and its evidence."""
     if call.dry_run:

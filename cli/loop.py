@@ -26,7 +26,7 @@ from coevolve.loop import (
 )
 from coevolve.options import Option, Settings, fields, nearest
 from coevolve.signals.kinds import KINDS
-from coevolve_cli.options import Call
+from coevolve_cli.options import Invocation
 
 HELP = "Check the settings of the whole loop, shell/train_loop.sh."
 KEEPS_REST = True
@@ -53,7 +53,7 @@ class LoopSource(Settings, frozen=True, kw_only=True):
     dry_run: Annotated[bool, Option("Keep nothing, and print every command.")] = False
 
 
-def check(run: Run, flags: LoopSettings, source: LoopSource, call: Call) -> None:
+def check(run: Run, flags: LoopSettings, source: LoopSource, call: Invocation) -> None:
     """Check a run's settings, keep them in RUN/loop.toml, print them as a shell's assignments.
 
     What any stage would refuse is refused here, before RUN holds anything. Words after -- are

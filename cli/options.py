@@ -1,7 +1,7 @@
 """From a function with classes of settings as parameters to a command: flags, environment, TOML,
 --set, help, dry run.
 
-    def command(files: Files, settings: ExploreSettings, io: Streams, call: Call) -> None:
+    def command(files: Files, settings: ExploreSettings, io: Streams, call: Invocation) -> None:
 
 Every field of a class of settings that has an `Option` (coevolve.options) is an option of the
 command. Its value is the flag's or that of --set KEY=VALUE, else that of
@@ -55,7 +55,7 @@ class Source(Settings, frozen=True, kw_only=True):
     """Show all options."""
 
 
-class Call(NamedTuple):
+class Invocation(NamedTuple):
     """How the command was called: for one that wants to know more than its settings."""
 
     command: str
@@ -88,7 +88,7 @@ class SettingsCommand(BaseCommand, TyperCommand):
     """A command whose options are classes of settings (`groups`)."""
 
     groups: tuple[type[Settings], ...] = ()
-    read: Callable[[typer.Context, dict[str, Any]], tuple[dict, dict, Call]]
+    read: Callable[[typer.Context, dict[str, Any]], tuple[dict, dict, Invocation]]
     keeps_rest = False  # Whether words after -- are no files but the command's to understand
 
     def options(self) -> dict[str, Field]:
@@ -139,7 +139,7 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
     hints.pop("return", None)
     groups = {n: hint for n, hint in hints.items() if _is_settings(hint)}
     sources = () if name in PLAIN or name.startswith(("env ", "loop ")) else (Source,)
-    own = {n: hint for n, hint in hints.items() if n not in groups and hint is not Call}
+    own = {n: hint for n, hint in hints.items() if n not in groups and hint is not Invocation}
     all_groups = (*groups.values(), *sources)
     prefix = f"COEVOLVE_{_variable(name)}_"
     parameters = {"ctx": (typer.Context, inspect.Parameter.empty)} | {
@@ -149,18 +149,18 @@ def build(name: str, function: Callable[..., None], *, keeps_rest: bool = False)
         for field in fields(group).values():
             parameters[field.name] = _parameter(field, prefix)
 
-    def read(ctx: typer.Context, raw: dict[str, Any]) -> tuple[dict, dict, Call]:
+    def read(ctx: typer.Context, raw: dict[str, Any]) -> tuple[dict, dict, Invocation]:
         """The arguments and the settings that the words, the environment and the files say."""
         arguments = {n: _argument(ctx, n, raw.pop(n)) for n in own}
         given = _given(ctx, name, command.options(), raw)
         made = {n: _made(group, given) for n, group in groups.items()}
-        call = Call(name, tuple(made.values()), given, ctx.meta.get("rest", []))
+        call = Invocation(name, tuple(made.values()), given, ctx.meta.get("rest", []))
         check_paths(arguments, [*made.values(), *(_made(group, given) for group in sources)])
         return arguments, made, call
 
     def run(ctx: typer.Context, **raw: Any) -> None:
         arguments, made, call = read(ctx, raw)
-        wants = [n for n, hint in hints.items() if hint is Call]
+        wants = [n for n, hint in hints.items() if hint is Invocation]
         if call.dry_run and not wants:
             call.plan()
             return

@@ -9,7 +9,7 @@ from coevolve.options import Iteration, KeepTokens
 from coevolve.records import Rollout, Task, content_id
 from coevolve.runs import Journal, journal_path
 from coevolve_cli.model_options import Player, PlayerOptions
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.played import PlayedTasks
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import progress
@@ -27,7 +27,7 @@ class RolloutPlayer(PlayerOptions, frozen=True, kw_only=True):
 
 
 def command(
-    files: Files, options: RolloutPlayer, which: RolloutTasks, io: RunStreams, call: Call
+    files: Files, options: RolloutPlayer, which: RolloutTasks, io: RunStreams, call: Invocation
 ) -> None:
     """Run a policy on tasks and print one rollout per task and sample, in that order.
 

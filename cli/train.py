@@ -12,7 +12,7 @@ from coevolve.errors import UsageError
 from coevolve.options import Advanced, Option, Settings, fields
 from coevolve.records import Task
 from coevolve.training.settings import LOCAL, LocalSettings, VerlLimits
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.stage_options import EnvStreams, Streams
 
 OnStep = Callable[[dict[str, Any]], None]
@@ -85,7 +85,7 @@ def command(
     settings: LocalSettings,
     verl: VerlOptions,
     io: EnvStreams,
-    call: Call,
+    call: Invocation,
 ) -> None:
     """Train the policy for one iteration with GRPO on the tasks; print its rollouts.
 
@@ -128,7 +128,7 @@ class LocalBackend(NamedTuple):
     run: TrainOptions
     settings: LocalSettings
     io: EnvStreams
-    call: Call
+    call: Invocation
 
     def dry_run(self, tasks: list[Task], env: str | None) -> None:
         s = self.settings
@@ -160,7 +160,7 @@ def _with_model(settings: LocalSettings, run: str) -> LocalSettings:
     raise UsageError("--model is missing: the Hugging Face model that the run begins with")
 
 
-def _check_backend(backend: str, call: Call) -> None:
+def _check_backend(backend: str, call: Invocation) -> None:
     """Raises UsageError for what somebody chose that is of the other backend."""
     (other,) = ONLY.keys() - {backend}
     for name in call.given:

@@ -20,7 +20,7 @@ from coevolve.training.verl.preflight import plan, refuse, refuse_at_once
 from coevolve.training.verl.settings import VerlSettings, preset, presets, resolve
 
 if TYPE_CHECKING:
-    from coevolve_cli.options import Call
+    from coevolve_cli.options import Invocation
     from coevolve_cli.stage_options import EnvStreams
     from coevolve_cli.train import OnStep, TrainOptions, VerlOptions
 
@@ -49,7 +49,9 @@ class VerlBackend(NamedTuple):
         return driver.train(tasks, *about, iteration=self.iteration, on_step=on_step)
 
 
-def verl_backend(run: TrainOptions, verl: VerlOptions, io: EnvStreams, call: Call) -> VerlBackend:
+def verl_backend(
+    run: TrainOptions, verl: VerlOptions, io: EnvStreams, call: Invocation
+) -> VerlBackend:
     """How to run, and what to train. Raises UsageError, MissingDependency."""
     if importlib.util.find_spec("verl") is None:
         raise MissingDependency("verl", VERL_INSTALL)

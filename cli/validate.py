@@ -19,7 +19,7 @@ from coevolve.runs import Journal, journal_path
 from coevolve.validation.solver import Solver
 from coevolve.validation.validate import CHUNK, WHAT, validate, validity
 from coevolve_cli.model_options import PlayerOptions
-from coevolve_cli.options import Call, Files
+from coevolve_cli.options import Files, Invocation
 from coevolve_cli.stage_options import RunStreams
 from coevolve_cli.streams import Stage
 
@@ -46,7 +46,11 @@ class ValidateSettings(Settings, frozen=True, kw_only=True):
 
 
 def command(
-    files: Files, settings: ValidateSettings, solver: PlayerOptions, io: RunStreams, call: Call
+    files: Files,
+    settings: ValidateSettings,
+    solver: PlayerOptions,
+    io: RunStreams,
+    call: Invocation,
 ) -> None:
     """Replay each task's solution twice in fresh sessions, run controls that must fail, print the
     valid tasks.

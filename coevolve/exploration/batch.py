@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from coevolve.environments.client import EnvSession, Fault, Pool
 from coevolve.environments.protocol import ActionResult
-from coevolve.exploration.episode import Episode, Explorer, step_of
+from coevolve.exploration.episode import Explorer, ExplorerEpisode, step_of
 from coevolve.exploration.memory import Lesson, Memory
 from coevolve.exploration.plans import Plan
 from coevolve.exploration.settings import ExploreSettings
@@ -44,7 +44,7 @@ class _Running(Struct):
     plan: Plan
     start: Start
     session: EnvSession
-    here: Episode
+    here: ExplorerEpisode
     explorer: Explorer
     pending: Call | None  # The call to make next, None at the end
 
@@ -68,7 +68,7 @@ def run_programs(
         if isinstance(session, Fault):
             yield PlanResult(plan, None, session.message)
         else:
-            here = Episode(session.opened, memory, random.Random(seed_of(plan, settings)))
+            here = ExplorerEpisode(session.opened, memory, random.Random(seed_of(plan, settings)))
             explorer = plan.explorer(here)
             running.append(_Running(plan, start, session, here, explorer, next(explorer, None)))
     sessions = [episode.session for episode in running]

@@ -1,7 +1,7 @@
 """One episode from the explorer's side: its tools, values, steps, and the memory at its start.
 
-An explorer is a generator that yields a call and receives the executed step. `Episode` makes the
-calls (typed arguments), takes note of the steps, and classifies what came of an attempt.
+An explorer is a generator that yields a call and receives the executed step. `ExplorerEpisode`
+makes the calls (typed arguments), notes the steps, and classifies what came of an attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coevolve.records import Action, Call, Step
 Explorer = Generator[Call, Step, None]  # Yields calls, receives their steps; may end early
 
 
-class Episode:
+class ExplorerEpisode:
     def __init__(self, opened: Opened, memory: Memory, rng: random.Random):
         offered = opened.tools or list(memory.tools)
         self.tools = {name: memory.tools[name] for name in offered if name in memory.tools}

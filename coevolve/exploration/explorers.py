@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.arguments import literal, lookup_only, resemblance
-from coevolve.exploration.episode import Episode, Explorer
+from coevolve.exploration.episode import Explorer, ExplorerEpisode
 from coevolve.exploration.memory import Recipe, is_goal
 from coevolve.exploration.pattern import WeakPattern, repeat
 from coevolve.exploration.schemas import fits, properties, required, shapes
@@ -27,7 +27,7 @@ ANSWER = 0.4  # How often it tells the user a fact that it just read
 GOAL = 3.0  # How much rather the curious explorer takes a tool that a task can be about
 
 
-def uniform(here: Episode) -> Explorer:
+def uniform(here: ExplorerEpisode) -> Explorer:
     """Any tool in any of its shapes, typed arguments."""
     tools = list(here.tools.values())
     while tools:
@@ -35,7 +35,7 @@ def uniform(here: Episode) -> Explorer:
         yield here.call(tool, here.rng.choice(shapes(tool)))
 
 
-def curious(here: Episode) -> Explorer:
+def curious(here: ExplorerEpisode) -> Explorer:
     """Untried actions of this state, then tools seldom called; a search around refusals."""
     tools = list(here.tools.values())
     while tools:
@@ -49,14 +49,14 @@ def curious(here: Episode) -> Explorer:
             yield from _pass_on(here)
 
 
-def _curiosity(here: Episode, tool: Tool) -> float:
+def _curiosity(here: ExplorerEpisode, tool: Tool) -> float:
     tried = here.times_tried(tool.name, required(tool))
     own = sum(step.action.tool == tool.name for step in here.steps)
     called = here.memory.calls[tool.name] + own
     return (GOAL if is_goal(tool) else 1.0) / (1 + tried) ** 2 / (1 + called) ** 0.5
 
 
-def _pass_on(here: Episode) -> Explorer:
+def _pass_on(here: ExplorerEpisode) -> Explorer:
     """Gives something that the last step showed to a tool that takes it."""
     choices = [
         (here.memory.pairs[seen.tool.name, tool.name], here.rng.random(), tool, name, seen)
@@ -75,7 +75,7 @@ def _pass_on(here: Episode) -> Explorer:
         yield from attempt(here, tool, recipe, {name: seen.value}, seen.tool.name)
 
 
-def answer_user(here: Episode) -> Explorer:
+def answer_user(here: ExplorerEpisode) -> Explorer:
     """Now and then hands a fact that the last step showed to a tool that takes any."""
     facts = [seen for seen in here.fresh if seen.is_fact and not trivial(seen.value)]
     takers = [
@@ -92,7 +92,7 @@ def answer_user(here: Episode) -> Explorer:
             yield from attempt(here, tool, recipe, {name: fact.value}, fact.tool.name)
 
 
-def cover(here: Episode, targets: Sequence[str]) -> Explorer:
+def cover(here: ExplorerEpisode, targets: Sequence[str]) -> Explorer:
     """Insists on each target in turn, with given and observed arguments; then curiosity."""
     for tool in [here.tools[name] for name in targets if name in here.tools]:
         recipe = yield from achieve(here, tool, TARGET_STEPS)
@@ -101,7 +101,7 @@ def cover(here: Episode, targets: Sequence[str]) -> Explorer:
     yield from curious(here)
 
 
-def follow(here: Episode, pattern: WeakPattern, targets: Sequence[str]) -> Explorer:
+def follow(here: ExplorerEpisode, pattern: WeakPattern, targets: Sequence[str]) -> Explorer:
     """Repeats a weak pattern on fresh ground, branches off its prefix, then covers the targets."""
     worked = yield from repeat(here, pattern)
     repeated = {step.action.tool for step in pattern.steps} if worked else set()
@@ -112,7 +112,7 @@ def follow(here: Episode, pattern: WeakPattern, targets: Sequence[str]) -> Explo
     yield from cover(here, targets)
 
 
-def _branch(here: Episode, pattern: WeakPattern) -> Explorer:
+def _branch(here: ExplorerEpisode, pattern: WeakPattern) -> Explorer:
     """A prefix of the pattern, then another tool of the same app instead of the next one."""
     if len(pattern.steps) < 2:
         return

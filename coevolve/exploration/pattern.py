@@ -16,7 +16,7 @@ from coevolve.environments.client import Fault, Pool
 from coevolve.environments.protocol import Tool
 from coevolve.environments.replay import ReplayJob, replay
 from coevolve.exploration.context import UNKNOWN_TOOL
-from coevolve.exploration.episode import Episode, outcome_of, step_of
+from coevolve.exploration.episode import ExplorerEpisode, outcome_of, step_of
 from coevolve.exploration.memory import WORKED, goals_of, is_goal, recipe_of
 from coevolve.exploration.schemas import fits, properties
 from coevolve.grounding.sources import ValueSource, at, output, sources
@@ -105,7 +105,7 @@ def around(trajectory: Trajectory, bigram: list[str]) -> list[Step]:
 
 
 def repeat(
-    here: Episode, pattern: WeakPattern, cut: int | None = None
+    here: ExplorerEpisode, pattern: WeakPattern, cut: int | None = None
 ) -> Generator[Call, Step, bool]:
     """Executes the pattern, or its first `cut` calls; False at a call that keeps failing."""
     outputs: list[Any] = []
@@ -129,7 +129,12 @@ def repeat(
 
 
 def _rebound(
-    here: Episode, tool: Tool, call: Call, origin: Origin, outputs: list[Any], renamed: Renamed
+    here: ExplorerEpisode,
+    tool: Tool,
+    call: Call,
+    origin: Origin,
+    outputs: list[Any],
+    renamed: Renamed,
 ) -> Call:
     """The call with arguments re-bound or drawn again; `renamed` maps old values to new ones."""
     observed = {path[:1] for path, source in origin.items() if source.step is not None}
@@ -157,7 +162,7 @@ def _observed(outputs: list[Any], source: ValueSource, old: Any) -> Any:
         return old
 
 
-def _redrawn(here: Episode, tool: Tool, name: str, old: Any, renamed: Renamed) -> Any:
+def _redrawn(here: ExplorerEpisode, tool: Tool, name: str, old: Any, renamed: Renamed) -> Any:
     """Another value of the same kind; the one that an equal old value got before, where it fits."""
     schema = properties(tool).get(name, {})
     key = canonical(old)
@@ -167,7 +172,7 @@ def _redrawn(here: Episode, tool: Tool, name: str, old: Any, renamed: Renamed) -
     return renamed[key]
 
 
-def _note(here: Episode, pattern: WeakPattern) -> None:
+def _note(here: ExplorerEpisode, pattern: WeakPattern) -> None:
     """The lesson of a repetition that went through."""
     tools, done = here.memory.tools, here.steps[-len(pattern.steps) :]
     outcomes = [outcome_of(step, tools[step.action.tool]) for step in done]

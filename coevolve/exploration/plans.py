@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coevolve.exploration.context import ContextSignals, context_of
-from coevolve.exploration.episode import Episode, Explorer
+from coevolve.exploration.episode import Explorer, ExplorerEpisode
 from coevolve.exploration.explorers import cover, curious, follow, uniform
 from coevolve.exploration.memory import Memory, is_goal
 from coevolve.exploration.pattern import WeakPattern
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     rollouts: list[str] = []
     lost: bool = False  # Nothing can be done: the reflection on its context got no reply
 
-    def explorer(self, here: Episode) -> Explorer:
+    def explorer(self, here: ExplorerEpisode) -> Explorer:
         if self.mode == "random":
             return uniform(here)
         if self.mode == "curious":

@@ -14,7 +14,7 @@ from typing import Any
 
 from coevolve.environments.protocol import Tool
 from coevolve.exploration.arguments import literal, lookup_only, resemblance
-from coevolve.exploration.episode import Episode, outcome_of
+from coevolve.exploration.episode import ExplorerEpisode, outcome_of
 from coevolve.exploration.memory import WORKED, Recipe
 from coevolve.exploration.schemas import Shape, fits, properties, required, shapes
 from coevolve.records import Call, Step
@@ -26,7 +26,7 @@ MAX_FAILURES = 2  # Failures after which a sibling is no longer tried as the com
 MAX_LOOKUPS = 2  # Tools called to find one missing value
 
 
-def achieve(here: Episode, tool: Tool, patience: int) -> Search:
+def achieve(here: ExplorerEpisode, tool: Tool, patience: int) -> Search:
     """Calls until the tool had an effect or a checked response, at most about `patience` steps."""
     end = len(here.steps) + patience
     known = here.memory.best(tool.name)
@@ -57,7 +57,7 @@ def achieve(here: Episode, tool: Tool, patience: int) -> Search:
 
 
 def attempt(
-    here: Episode,
+    here: ExplorerEpisode,
     tool: Tool,
     recipe: Recipe,
     fixed: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ def attempt(
     return outcome
 
 
-def complete(here: Episode, tool: Tool, recipe: Recipe, end: int) -> Search:
+def complete(here: ExplorerEpisode, tool: Tool, recipe: Recipe, end: int) -> Search:
     """The call just worked without effect: tries the siblings after it."""
     again = False
     for helper in [] if tool.read_only else _completions(here, tool, recipe):
@@ -98,7 +98,7 @@ def complete(here: Episode, tool: Tool, recipe: Recipe, end: int) -> Search:
     return None
 
 
-def _completions(here: Episode, tool: Tool, recipe: Recipe) -> list[Tool]:
+def _completions(here: ExplorerEpisode, tool: Tool, recipe: Recipe) -> list[Tool]:
     failed = here.memory.failed
     siblings = [
         sibling
@@ -110,7 +110,7 @@ def _completions(here: Episode, tool: Tool, recipe: Recipe) -> list[Tool]:
     return here.memory.helpers("after", tool, siblings, here.rng)[:MAX_HELPERS]
 
 
-def look_up(here: Episode, tool: Tool, shape: Shape) -> Generator[Call, Step, None]:
+def look_up(here: ExplorerEpisode, tool: Tool, shape: Shape) -> Generator[Call, Step, None]:
     """Calls tools that may show the values that the shape needs and nobody knows."""
     for parameter in here.missing(tool, shape):
         for name in _informants(here, tool, parameter)[:MAX_LOOKUPS]:
@@ -119,7 +119,7 @@ def look_up(here: Episode, tool: Tool, shape: Shape) -> Generator[Call, Step, No
                 break
 
 
-def _informants(here: Episode, tool: Tool, parameter: str) -> list[str]:
+def _informants(here: ExplorerEpisode, tool: Tool, parameter: str) -> list[str]:
     """Tools whose outputs have such a key, of the same app first; else read-only siblings."""
 
     def producers(app: str | None) -> list[str]:
@@ -137,13 +137,15 @@ def _informants(here: Episode, tool: Tool, parameter: str) -> list[str]:
     return here.rng.sample(unseen, len(unseen))
 
 
-def _lacks_values(here: Episode, tool: Tool) -> bool:
+def _lacks_values(here: ExplorerEpisode, tool: Tool) -> bool:
     """Whether it cannot be called without a value that is to be looked up and was not."""
     wanted = [name for name in required(tool) if lookup_only(tool, name)]
     return bool(here.missing(tool, tuple(wanted)))
 
 
-def repeat_with_observed(here: Episode, tool: Tool, recipe: Recipe) -> Generator[Call, Step, None]:
+def repeat_with_observed(
+    here: ExplorerEpisode, tool: Tool, recipe: Recipe
+) -> Generator[Call, Step, None]:
     """Repeats a recipe with one argument from another tool's output, the rarest pair of tools."""
     chosen = _rarest_source(here, tool, recipe.shape)
     if chosen is None:
@@ -157,7 +159,7 @@ def repeat_with_observed(here: Episode, tool: Tool, recipe: Recipe) -> Generator
         yield from attempt(here, tool, recipe, {parameter: here.rng.choice(values)}, source)
 
 
-def _rarest_source(here: Episode, tool: Tool, shape: Shape) -> tuple[str, str] | None:
+def _rarest_source(here: ExplorerEpisode, tool: Tool, shape: Shape) -> tuple[str, str] | None:
     """(parameter, source): a tool whose output names a parameter that the user could also give."""
     pairs = []
     for parameter in shape:
@@ -172,7 +174,7 @@ def _rarest_source(here: Episode, tool: Tool, shape: Shape) -> tuple[str, str] |
     return min(pairs)[2:] if pairs else None
 
 
-def _shapes(here: Episode, tool: Tool) -> list[Shape]:
+def _shapes(here: ExplorerEpisode, tool: Tool) -> list[Shape]:
     """Shapes in the order to try: refused ones last, then by size; equal ones by chance."""
     refused = here.memory.refused
     ranked = [(refused[tool.name, s], len(s), here.rng.random(), s) for s in shapes(tool)]

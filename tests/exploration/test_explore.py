@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from coevolve.environments.client import Pool
 from coevolve.errors import Unreachable, UsageError
-from coevolve.exploration.episode import Episode
+from coevolve.exploration.episode import ExplorerEpisode
 from coevolve.exploration.explore import explore
 from coevolve.exploration.memory import Memory
 from coevolve.exploration.pattern import around, pattern_of, repeat
@@ -177,7 +177,7 @@ def test_a_repetition_takes_observed_arguments_from_the_new_output(lab):
     with Pool(lab()) as pool:
         pattern = pattern_of(steps, ["lamp.light"], pool.tools)
         (session,) = pool.open([pool.start("elsewhere")])
-        here = Episode(session.opened, Memory(pool.tools), random.Random(1))
+        here = ExplorerEpisode(session.opened, Memory(pool.tools), random.Random(1))
         run, done = repeat(here, pattern), None
         call = next(run)
         while done is None:

@@ -8,7 +8,7 @@ import random
 
 from coevolve.environments.protocol import Language, Opened, Tool
 from coevolve.exploration.arguments import KnownValues, draw
-from coevolve.exploration.episode import Episode
+from coevolve.exploration.episode import ExplorerEpisode
 from coevolve.exploration.explorers import answer_user
 from coevolve.exploration.memory import Memory, called, goals_of
 from coevolve.records import Call, Start, Step, Task
@@ -53,7 +53,7 @@ SHOWN = Step(
 
 def told(seed: int) -> list[Call]:
     """What the explorer calls after it saw the row."""
-    here = Episode(Opened(), Memory(TOOLS), random.Random(seed))
+    here = ExplorerEpisode(Opened(), Memory(TOOLS), random.Random(seed))
     here.record(SHOWN)
     explorer, calls = answer_user(here), []
     for call in explorer:
