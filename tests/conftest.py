@@ -50,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         verl = item.get_closest_marker("verl")
         item.add_marker(pytest.mark.xdist_group("verl" if verl else item.path.name))
+    # The long group first, so that the other process has work for as long.
+    items.sort(key=lambda item: item.get_closest_marker("verl") is None)
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from verl_cpu import PRESET as CPU
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SHELL = Path(__file__).parents[3] / "shell"
-SMALL = f"--backend verl --preset {CPU} --iterations 2 --steps 1 --batch 6 --episodes 12".split()
-TRAIN = "--samples 4 --episode-tokens 224"
+STAGES = ("backend=verl", f"preset={CPU}", "steps=1", "batch=6", "samples=4", "episode-tokens=224")
+SMALL = ["--iterations", "2", "--set", "explore.episodes=12"]
+SMALL += [word for option in STAGES for word in ("--set", f"train.{option}")]
 
 
 def living(run: Path) -> list[int]:
@@ -54,7 +55,7 @@ def loop(tmp_path: Path, laptop_policy: Path, command_path: str, coevolve):
 
     def start(*more: str, under: tuple = (), **variables: str) -> subprocess.Popen:
         return subprocess.Popen(
-            [*under, *command, *(more or ("--train", TRAIN))], env=env | variables,
+            [*under, *command, *more], env=env | variables,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
@@ -116,7 +117,7 @@ def test_two_nodes(loop, tmp_path: Path):
         port,
         "--",
     )
-    more = ("--iterations", "1", "--train", f"{TRAIN} -- trainer.nnodes=2")
+    more = ("--iterations", "1", "--", "trainer.nnodes=2")
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     process = start(
         *more, under=cluster, PATH=path, RAY_FLAGS="--num-cpus=16", HOSTS=str(tmp_path / "hosts")
