@@ -14,4 +14,4 @@ required=bfcl,official,appworld,torch,serve
 # verl has no release for Python 3.13 and later.
 python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' && required=$required,verl
 cd "$ROOT"
-COEVOLVE_REQUIRE=$required exec python -m pytest -q -n 2 --dist loadgroup "$@"
+COEVOLVE_REQUIRE=$required exec python -m pytest -q -n 2 --dist loadfile "$@"

@@ -45,15 +45,6 @@ def parse(words: list[str]) -> None:
     command.read(context, dict(context.params))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` one process runs all of a module, and one all that starts a Ray."""
-    for item in items:
-        verl = item.get_closest_marker("verl")
-        item.add_marker(pytest.mark.xdist_group("verl" if verl else item.path.name))
-    # The long group first, so that the other process has work for as long.
-    items.sort(key=lambda item: item.get_closest_marker("verl") is None)
-
-
 @pytest.fixture
 def coevolve():
     """The command, through a real process."""
