@@ -124,7 +124,7 @@ def story(tmp_path_factory, far_sighted) -> Story:
             "curious",
             "--episodes",
             1,
-            "--steps",
+            "--max-actions",
             3,
             "--model",
             served,
