@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 from coevolve.errors import UsageError
-from coevolve.options import Field, nearest
+from coevolve.options import Field, nearest, read_toml
 
 LOOP = "loop"  # The table of the loop itself: `coevolve loop check` knows its keys
 
@@ -28,13 +27,7 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     """All tables of the file; each has to be some command's, or the loop's."""
     from coevolve_cli.commands import COMMANDS
 
-    try:
-        with open(path, "rb") as stream:
-            tables = tomllib.load(stream)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    tables = read_toml(path)
     for key, value in tables.items():
         if key not in COMMANDS and key != LOOP:
             raise UsageError(f"{path}: [{key}] is no command{nearest(key, [*COMMANDS, LOOP])}")

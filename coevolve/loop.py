@@ -21,7 +21,7 @@ from coevolve import jsonl
 from coevolve.environments.registry import BUILT_IN, find
 from coevolve.errors import UsageError
 from coevolve.models.transformers_lm import is_cached
-from coevolve.options import Option, Seed, Settings, fields, nearest
+from coevolve.options import Option, Seed, Settings, fields, nearest, read_toml
 from coevolve.records import Task
 
 STAGES = ("train", "extract-signals", "explore", "abstract", "validate", "merge")
@@ -109,7 +109,7 @@ def resolve(
     both win over the file. A command's own keys win over what the loop tells it. Raises UsageError
     for what cannot be read or is no setting.
     """
-    tables = _read(file) if file else {}
+    tables = read_toml(file) if file else {}
     for name, table in tables.items():
         _check_table(name, file)
         if not isinstance(table, dict):
@@ -134,15 +134,6 @@ def resolve(
 def _check_table(name: str, where: str | None) -> None:
     if name not in ("loop", *STAGES):
         raise UsageError(f"{where}: no table {name!r}{nearest(name, ['loop', *STAGES])}")
-
-
-def _read(file: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(file).read_text())
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}") from None
 
 
 def _assignment(text: str) -> tuple[str, str, Any]:

@@ -21,6 +21,7 @@ import inspect
 import itertools
 import math
 import sys
+import tomllib
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
 
@@ -197,6 +198,17 @@ def _docstrings(cls: type) -> dict[str, str]:
         for node, text in itertools.pairwise(body)
         if isinstance(node, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """The tables of a file of settings. Raises UsageError for what cannot be read or is no TOML."""
+    try:
+        with open(path, "rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
